@@ -1,5 +1,7 @@
 // apps/plan.cpp — `trireme plan`: how long a deck's steps take on a machine that a file
 // describes, and which layout is fastest.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -25,6 +27,16 @@ struct PlanArguments {
   std::string machine, json, out;
   bool is_measured = false;
 };
+
+// Written as a comparison that no NaN passes.
+std::string is_a_number_of_tokens(const std::string& text) {
+  constexpr double kMost = 1e18;
+  double tokens = 0.0;
+  if (CLI::detail::lexical_cast(text, tokens) && tokens >= 1.0 && tokens <= kMost) {
+    return "";
+  }
+  return fmt::format("{} is no number of tokens, from 1 to 1e18", text);
+}
 
 // Collective: all ranks measure, the first one writes.
 void measure(const PlanArguments& arguments, comm::Environment& environment) {
@@ -86,15 +98,20 @@ void add_plan(CommandLine& line) {
       .add_flag("--measure", arguments->is_measured,
                 "Print a machine file of this machine: of the ranks it is started with")
       ->excludes(deck);
-  command.add_flag("--fixed", arguments->options.is_fixed,
-                   "Predict the deck's own layout; search none");
+  command
+      .add_flag("--fixed", arguments->options.is_fixed,
+                "Predict the deck's own layout; search none")
+      ->needs(deck);
   command
       .add_option("--tokens", arguments->options.tokens,
                   "Tokens of the whole training; without it those of run.steps")
-      ->check(CLI::PositiveNumber);
+      ->type_name("NUMBER")
+      ->check(is_a_number_of_tokens)
+      ->needs(deck);
   add_deck_changes(command, arguments->deck.overrides, arguments->deck.run_dir);
   command.add_option("--json", arguments->json, "Write the result to a file, too")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->needs(deck);
   command
       .add_option("--out", arguments->out,
                   "Write the deck with the fastest layout (or the machine file) there")

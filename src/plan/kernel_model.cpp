@@ -12,9 +12,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "base/error.hpp"
+#include "plan/counts.hpp"
 
 namespace trireme::plan {
 
@@ -30,9 +32,13 @@ constexpr index_t kMostParts = 4;
 // From so many waves on, multiprocessors are not in step any more.
 constexpr index_t kManyWaves = 20;
 
+double product_rate(const Device& device, DType type) {
+  return device.gemm_share.of(type) * device.gemm_peak.of(type);
+}
+
 double tiles_seconds(const Device& device, const ProductShape& shape, index_t batch,
                      const Tile& tile, index_t parts) {
-  const double rate = tile.share * device.gemm_share * device.gemm_peak.of(shape.type) /
+  const double rate = tile.share * product_rate(device, shape.type) /
                       static_cast<double>(device.multiprocessors);
   const index_t tiles =
       blocks(shape.m, tile.rows) * blocks(shape.n, tile.columns) * parts * batch;
@@ -63,10 +69,10 @@ double fused_seconds(const Machine& machine, const AttentionShape& shape,
   const double again = is_attention_forward(kernel.label) ? 1.0 : 1.25;
   const double flops = again * (kernel.cost.flops - kernel.cost.masked_flops);
   const double rate =
-      device.attention_share * device.gemm_share * device.gemm_peak.of(shape.type);
+      device.attention_share.of(shape.type) * product_rate(device, shape.type);
   const double calls = as_double(kernel.calls);
   return std::max(flops / rate + calls * device.launch,
-                  rows_seconds(device, as_double(kernel.cost.bytes), calls));
+                  rows_seconds(device, shape.type, as_double(kernel.cost.bytes), calls));
 }
 
 // Scores are a matrix of their own, whole whatever the mask: a forward pass writes
@@ -74,7 +80,7 @@ double fused_seconds(const Machine& machine, const AttentionShape& shape,
 double materialised_seconds(const Machine& machine, const AttentionShape& shape,
                             const KernelTally& kernel) {
   if (kernel.cost.flops <= 0.0) {
-    return rows_seconds(machine.device, as_double(kernel.cost.bytes),
+    return rows_seconds(machine.device, shape.type, as_double(kernel.cost.bytes),
                         as_double(kernel.calls));
   }
   const bool is_forward = is_attention_forward(kernel.label);
@@ -94,7 +100,7 @@ double materialised_seconds(const Machine& machine, const AttentionShape& shape,
   const double mask = 1.0;
   const double bytes = (is_forward ? 4.0 : 5.0) * element + mask;
   return products / 2.0 * calls * of_each +
-         rows_seconds(machine.device, bytes * scores, 2.0 * calls);
+         rows_seconds(machine.device, shape.type, bytes * scores, 2.0 * calls);
 }
 
 Collective collective_of(std::string_view operation) {
@@ -109,8 +115,7 @@ void add_message(const Machine& machine, const Places& places,
   if (message.operation == "recv") return;  // its sender has counted it
   if (message.operation == "send") {
     const double each = calls > 0.0 ? bytes / calls : 0.0;
-    seconds.stage_messages +=
-        calls * message_seconds(machine, places.to_next_stage, each);
+    seconds.stage_messages += calls * message_seconds(machine, places.pipeline, each);
     return;
   }
   const auto on = [&](const GroupPlace& place) {
@@ -136,7 +141,7 @@ double product_seconds(const Device& device, const ProductShape& shape, index_t 
   TRIREME_REQUIRE_INPUT(device.gemm_peak.of(shape.type) > 0.0,
                         "the machine file has no device.gemm_peak.{}, in FLOP/s: the "
                         "device has no products of this type",
-                        Peaks::key_of(shape.type));
+                        ByType::key_of(shape.type));
   double least = std::numeric_limits<double>::infinity();
   for (const Tile& tile : device.tiles) {
     for (index_t parts = 1; parts <= kMostParts; parts *= 2) {
@@ -149,24 +154,44 @@ double product_seconds(const Device& device, const ProductShape& shape, index_t 
   const double bytes = element * as_double((shape.m + shape.n) * shape.k) +
                        element_c * as_double(shape.m * shape.n);
   const double through_memory =
-      as_double(batch) * bytes / (device.bandwidth * device.row_share);
+      as_double(batch) * bytes / (device.bandwidth * device.row_share.of(shape.type));
   return std::max(least, through_memory) + device.launch;
 }
 
-double rows_seconds(const Device& device, double bytes, double calls) {
-  return bytes / (device.bandwidth * device.row_share) + calls * device.launch;
+double rows_seconds(const Device& device, DType type, double bytes, double calls) {
+  return bytes / (device.bandwidth * device.row_share.of(type)) + calls * device.launch;
+}
+
+// The ranks of all groups with the same remainder of the stride are numbered through: a
+// unit holds `whole` of them in a row, and a group `ranks`. Example: groups of six ranks
+// on nodes of eight lie 6 | 2 + 4 | 4 + 2 | 6, so that in the worst of them two ranks
+// carry what four do elsewhere. Where units do not hold a multiple of the stride, the
+// last rank of a group may lie by itself.
+int fewest_inside(const GroupPlace& place, int unit) {
+  const auto [ranks, stride, devices] = place;
+  if (devices > 0 && devices <= unit) return ranks;
+  if (unit % (stride * ranks) == 0) return ranks;
+  if (stride >= unit || unit % stride != 0) return 1;
+  const int whole = unit / stride, period = whole / std::gcd(whole, ranks);
+  const int groups = devices > 0 ? std::min(devices / (stride * ranks), period) : period;
+  int fewest = ranks;
+  for (int group = 0; group < groups; ++group) {
+    const int into = static_cast<int>(index_t{group} * ranks % whole);
+    const int first = std::min(ranks, whole - into), rest = (ranks - first) % whole;
+    fewest = std::min(fewest, rest > 0 ? std::min(first, rest) : first);
+    if (ranks - first >= whole) fewest = std::min(fewest, whole);
+  }
+  return fewest;
 }
 
 double collective_seconds(const Machine& machine, const GroupPlace& place,
                           Collective operation, double bytes, double calls) {
   if (place.ranks <= 1) return 0.0;
   double bandwidth = std::numeric_limits<double>::infinity(), latency = 0.0;
-  int inside = 1;  // ranks of the group in a unit of the level within
+  int inside = 1;  // ranks of the group in a unit of the level within, at least
   for (const NetworkLevel& level : machine.network) {
     const bool is_outermost = &level == &machine.network.back();
-    const int here = is_outermost
-                         ? place.ranks
-                         : std::clamp(level.devices / place.stride, 1, place.ranks);
+    const int here = is_outermost ? place.ranks : fewest_inside(place, level.devices);
     if (here > inside) {
       bandwidth = std::min(bandwidth, inside * level.bandwidth);
       latency = level.latency;
@@ -179,9 +204,15 @@ double collective_seconds(const Machine& machine, const GroupPlace& place,
   return rounds * ((n - 1.0) / n * bytes / bandwidth + calls * latency * std::log2(n));
 }
 
-double message_seconds(const Machine& machine, int distance, double bytes) {
-  const NetworkLevel& level = machine.level_of(distance);
-  return bytes / level.bandwidth + level.latency;
+// One time for all borders between stages: of the worst, which is the slowest stage's as
+// soon as messages do not hide.
+double message_seconds(const Machine& machine, const GroupPlace& place, double bytes) {
+  const auto level = std::ranges::find_if(machine.network, [&](const NetworkLevel& l) {
+    return fewest_inside(place, l.devices) == place.ranks;
+  });
+  const NetworkLevel& crossed =
+      level == machine.network.end() ? machine.network.back() : *level;
+  return bytes / crossed.bandwidth + crossed.latency;
 }
 
 TallySeconds tally_seconds(const Machine& machine, const Places& places,
@@ -199,8 +230,8 @@ TallySeconds tally_seconds(const Machine& machine, const Places& places,
       seconds.attention += taken;
       if (is_attention_forward(kernel.label)) seconds.attention_forward += taken;
     } else if (kernel.cost.flops <= 0.0) {  // others are the products above
-      seconds.rows += rows_seconds(machine.device, as_double(kernel.cost.bytes),
-                                   as_double(kernel.calls));
+      seconds.rows += rows_seconds(machine.device, attention.type,
+                                   as_double(kernel.cost.bytes), as_double(kernel.calls));
     }
   }
   for (const MessageTally& message : tally.messages()) {

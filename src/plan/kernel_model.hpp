@@ -9,7 +9,9 @@
 //
 // A collective is a ring over all its ranks, with the latencies of a tree (NCCL takes
 // either, by size). Of a group with several ranks in a node each of them carries its part
-// over the next level of the network.
+// over the next level of the network. All groups of a layout send at the same time, and a
+// step waits for the last of them: where nodes do not hold whole groups, the one whose
+// ranks lie worst counts.
 #ifndef TRIREME_PLAN_KERNEL_MODEL_HPP_
 #define TRIREME_PLAN_KERNEL_MODEL_HPP_
 
@@ -25,19 +27,24 @@ namespace trireme::plan {
 // `batch` such products in one kernel.
 double product_seconds(const Device& device, const ProductShape& shape,
                        index_t batch = 1);
-// Kernels that read and write so many bytes, in so many calls.
-double rows_seconds(const Device& device, double bytes, double calls);
+// Kernels that read and write so many bytes, in so many calls, of a model that computes
+// in `type`.
+double rows_seconds(const Device& device, DType type, double bytes, double calls);
 
-// Every `stride`-th rank of the machine, so many of them.
+// Groups of every `stride`-th rank, so many of them, on the first `devices` of the
+// machine, all of which are in one. 0: on as many as it takes to see every way they lie.
 struct GroupPlace {
-  int ranks = 1, stride = 1;
+  int ranks = 1, stride = 1, devices = 0;
 };
+// Ranks of such a group that a unit of so many devices holds at least, of the units that
+// hold any: all of them where no group lies across two units.
+int fewest_inside(const GroupPlace& place, int unit);
 enum class Collective { all_reduce, all_gather, reduce_scatter };
 // `bytes`: of the whole buffer, of all calls together.
 double collective_seconds(const Machine& machine, const GroupPlace& place,
                           Collective operation, double bytes, double calls = 1.0);
-// From one rank to another that is so far away in the numbering of ranks.
-double message_seconds(const Machine& machine, int distance, double bytes);
+// From one rank of such a group to the next: over the level that holds every group whole.
+double message_seconds(const Machine& machine, const GroupPlace& place, double bytes);
 
 // Of a model, what a tally does not say of its attention.
 struct AttentionShape {
@@ -47,8 +54,7 @@ struct AttentionShape {
 
 // Where the groups of a layout lie.
 struct Places {
-  GroupPlace tensor, gradient, model, tied;
-  int to_next_stage = 1;  // distance in the numbering of ranks
+  GroupPlace tensor, gradient, model, tied, pipeline;
 };
 
 struct TallySeconds {
@@ -58,7 +64,6 @@ struct TallySeconds {
 
   double kernels() const { return products + attention + rows; }
   double messages() const { return tensor_messages + stage_messages + other_messages; }
-  double total() const { return kernels() + messages(); }
 };
 TallySeconds tally_seconds(const Machine& machine, const Places& places,
                            const AttentionShape& attention, const Tally& tally);

@@ -1,6 +1,6 @@
-// plan/layout_memory.hpp — what a layout takes of a device's memory, estimated from the
-// workload: for searches, which ask for thousands of layouts. What a run really takes,
-// plan_memory() of deck_memory.hpp tells.
+// plan/layout_memory.hpp — what a layout takes of a device's memory: estimated from the
+// workload, for searches, which ask for thousands of layouts; and planned as a run plans
+// it, for the few that are told.
 #ifndef TRIREME_PLAN_LAYOUT_MEMORY_HPP_
 #define TRIREME_PLAN_LAYOUT_MEMORY_HPP_
 
@@ -37,8 +37,9 @@ class MemoryModel {
 
   // What a stage keeps at a time, by its order of passes.
   struct Slots {
-    double saved = 0.0;    // micro-batches in flight, of all its chunks together
-    double held = 0.0;     // those whose weight passes are still to come, likewise
+    // Of each chunk: micro-batches in flight, and those whose weight passes are still to
+    // come.
+    std::vector<double> saved, held;
     double buffers = 0.0;  // for messages between stages
   };
 
@@ -55,6 +56,10 @@ class MemoryModel {
 
   std::map<SlotsKey, Slots> slots_;
 };
+
+// The same by the plan of the deck's own steps, in the order of passes that a run
+// chooses. Of the stages with the same layers the first is planned.
+LayoutMemory planned_memory(const Machine& machine, const config::Deck& deck);
 
 }  // namespace trireme::plan
 

@@ -3,19 +3,23 @@
 // Like a deck, a machine file is read along one table of keys, which also says what each
 // may be: reading, messages and the page of keys cannot differ. Its values are read by
 // the readers of decks. The ranges are wide, as machines are; what they keep out is a
-// number in another unit, a bandwidth in GB/s say.
+// number in another unit, a bandwidth in GB/s say. A file may have another as its `base`,
+// whose keys are read first: then nothing that two machines share stands in two files.
 #include "plan/machine.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 #include <type_traits>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/words.hpp"
 #include "config/deck_error.hpp"
@@ -74,10 +78,15 @@ std::optional<Problem> read_count(const YamlValue& value, const Quantity& quanti
                               static_cast<index_t>(quantity.most), out);
 }
 
+constexpr std::pair<std::string_view, double ByType::*> kTypes[] = {
+    {"fp32", &ByType::fp32}, {"bf16", &ByType::bf16}, {"fp16", &ByType::fp16}};
+
 using Read = std::function<std::optional<Problem>(const YamlValue&, Machine&)>;
 struct MachineKey {
   MachineKeyInfo info;
   Read read;
+  // Numbers of it by what follows the path: "", or ".bf16". Empty: it is no number.
+  std::function<std::vector<std::pair<std::string, double>>(Machine&)> numbers = {};
   bool is_required() const { return info.default_value.empty(); }
 };
 
@@ -103,9 +112,11 @@ std::optional<Problem> read_fields(const YamlValue& item,
     }
     seen.insert(field->name);
     if (auto problem = field->read(entry.value)) {
-      problem->what = fmt::format("{}: {} {} ({})", entry.key, brief(entry.value),
-                                  problem->what, field->allowed);
-      return problem;
+      const std::string fix =
+          problem->fix.empty() ? "" : fmt::format("; nearest: {}", problem->fix);
+      return Problem{fmt::format("line {}: {}: {} {} ({}{})", entry.line, entry.key,
+                                 brief(entry.value), problem->what, field->allowed, fix),
+                     ""};
     }
   }
   for (const Field& field : fields) {
@@ -155,6 +166,54 @@ std::optional<Problem> read_tiles(const YamlValue& value, Machine& machine) {
   });
 }
 
+// A number for all types, or a map with one for each of several.
+std::optional<Problem> read_by_type(const YamlValue& value, const Quantity& quantity,
+                                    ByType& out) {
+  if (!value.is_map()) {
+    double number = 0.0;
+    auto problem = read_quantity(value, quantity, number);
+    if (!problem) out = ByType::of_all(number);
+    return problem;
+  }
+  out = {};
+  for (const YamlValue::Entry& entry : value.entries) {
+    const auto type =
+        std::ranges::find(kTypes, entry.key, [](const auto& t) { return t.first; });
+    if (type == std::end(kTypes)) {
+      return Problem{fmt::format("has a key '{}'; a number for all types, or a map of "
+                                 "fp32, bf16 and fp16 is wanted",
+                                 entry.key),
+                     ""};
+    }
+    if (auto problem = read_quantity(entry.value, quantity, out.*type->second)) {
+      problem->what =
+          fmt::format("{}: {} {}", entry.key, brief(entry.value), problem->what);
+      problem->fix.clear();
+      return problem;
+    }
+  }
+  return std::nullopt;
+}
+
+// A device reaches another one through its own link, so that what is further away is
+// never nearer to its rate.
+std::string wrong_between(const NetworkLevel& inner, const NetworkLevel& outer) {
+  if (outer.devices <= inner.devices || outer.devices % inner.devices != 0) {
+    return fmt::format(
+        "level '{}' has {}, the one inside it {}: levels go from the inside out, "
+        "and each holds a whole number of those inside it",
+        outer.name, format_plural(outer.devices, "device"), inner.devices);
+  }
+  if (inner.bandwidth < outer.bandwidth) {
+    return fmt::format(
+        "level '{}' has a bandwidth of {}, in bytes/s, the one outside it {}: devices "
+        "that are nearer are not slower to reach",
+        inner.name, config::number_text(inner.bandwidth),
+        config::number_text(outer.bandwidth));
+  }
+  return "";
+}
+
 std::optional<Problem> read_levels(const YamlValue& value, Machine& machine) {
   std::vector<NetworkLevel>& levels = machine.network;
   auto problem = read_list(value, levels, [](const YamlValue& item, NetworkLevel& level) {
@@ -168,12 +227,8 @@ std::optional<Problem> read_levels(const YamlValue& value, Machine& machine) {
   });
   if (problem) return problem;
   for (std::size_t i = 1; i < levels.size(); ++i) {
-    if (levels[i].devices > levels[i - 1].devices) continue;
-    return Problem{fmt::format("level '{}' has {}, the one inside it {}: levels "
-                               "go from the inside out",
-                               levels[i].name, format_plural(levels[i].devices, "device"),
-                               levels[i - 1].devices),
-                   ""};
+    const std::string what = wrong_between(levels[i - 1], levels[i]);
+    if (!what.empty()) return Problem{what, ""};
   }
   return std::nullopt;
 }
@@ -184,17 +239,39 @@ class Table {
  public:
   std::vector<MachineKey> keys;
 
-  void text(const char* path, std::string& (*of)(Machine&), const char* description) {
-    keys.push_back({{path, "", "text", "", description},
+  void text(const char* path, std::string& (*of)(Machine&), const char* default_value,
+            const char* description) {
+    keys.push_back({{path, "", "text", default_value, description},
                     [of](const YamlValue& value, Machine& machine) {
                       return config::read_text(value, of(machine));
                     }});
   }
   void number(const char* path, double& (*of)(Machine&), const Quantity& quantity,
               const char* default_value, const char* description) {
-    keys.push_back({{path, quantity.unit, allowed(quantity), default_value, description},
+    keys.push_back(
+        {{path, quantity.unit, allowed(quantity), default_value, description},
+         [of, quantity](const YamlValue& value, Machine& machine) {
+           return read_quantity(value, quantity, of(machine));
+         },
+         [of](Machine& machine) -> std::vector<std::pair<std::string, double>> {
+           return {{"", of(machine)}};
+         }});
+  }
+  void by_type(const char* path, ByType& (*of)(Machine&), const Quantity& quantity,
+               const char* default_value, const char* description) {
+    const std::string shown = allowed(quantity) + ", or {fp32, bf16, fp16} of these";
+    keys.push_back({{path, quantity.unit, shown, default_value, description},
                     [of, quantity](const YamlValue& value, Machine& machine) {
-                      return read_quantity(value, quantity, of(machine));
+                      return read_by_type(value, quantity, of(machine));
+                    },
+                    [of](Machine& machine) {
+                      std::vector<std::pair<std::string, double>> numbers;
+                      for (const auto& [name, member] : kTypes) {
+                        const double number = of(machine).*member;
+                        if (number > 0.0)
+                          numbers.emplace_back("." + std::string(name), number);
+                      }
+                      return numbers;
                     }});
   }
   template <class Of>  // a lambda: a reference to the enum in a Machine
@@ -219,25 +296,8 @@ class Table {
     return m.member;         \
   }
 
-void add_peaks(Table& table) {
-  const char* nominal = "Peak by the maker; none: no such products";
-  const char* gemm = "Of the fastest product of matrices";
-  table.number("device.nominal_peak.fp32", TRIREME_OF(device.nominal_peak.fp32), kRate,
-               "none", nominal);
-  table.number("device.nominal_peak.bf16", TRIREME_OF(device.nominal_peak.bf16), kRate,
-               "none", nominal);
-  table.number("device.nominal_peak.fp16", TRIREME_OF(device.nominal_peak.fp16), kRate,
-               "none", nominal);
-  table.number("device.gemm_peak.fp32", TRIREME_OF(device.gemm_peak.fp32), kRate, "none",
-               gemm);
-  table.number("device.gemm_peak.bf16", TRIREME_OF(device.gemm_peak.bf16), kRate, "none",
-               gemm);
-  table.number("device.gemm_peak.fp16", TRIREME_OF(device.gemm_peak.fp16), kRate, "none",
-               gemm);
-}
-
 void add_device(Table& table) {
-  table.text("device.name", TRIREME_OF(device.name), "Name of the device");
+  table.text("device.name", TRIREME_OF(device.name), "", "Name of the device");
   table.number("device.memory", TRIREME_OF(device.memory), kMemory, "",
                "Memory that a rank has");
   table.number("device.reserved", TRIREME_OF(device.reserved), kReserved, "0",
@@ -250,11 +310,17 @@ void add_device(Table& table) {
                 if (!problem) machine.device.multiprocessors = static_cast<int>(number);
                 return problem;
               });
-  add_peaks(table);
-  table.number("device.gemm_share", TRIREME_OF(device.gemm_share), kShare, "",
-               "Of `gemm_peak`, that products of all shapes in turn reach");
-  table.number("device.attention_share", TRIREME_OF(device.attention_share), kShare,
-               "0.5", "Of the same rate, that fused attention reaches");
+  table.by_type("device.nominal_peak", TRIREME_OF(device.nominal_peak), kRate, "",
+                "Peak by the maker, of the types that it has products of");
+  table.by_type("device.gemm_peak", TRIREME_OF(device.gemm_peak), kRate, "",
+                "Of the fastest product of matrices");
+}
+
+void add_shares(Table& table) {
+  table.by_type("device.gemm_share", TRIREME_OF(device.gemm_share), kShare, "",
+                "Of `gemm_peak`, that products of all shapes in turn reach");
+  table.by_type("device.attention_share", TRIREME_OF(device.attention_share), kShare,
+                "0.5", "Of the same rate, that fused attention reaches");
   table.other({"device.tiles", "", "[{rows, columns, share}, ...]", "",
                "Tiles of the products' kernels, and their rates beside the fastest's"},
               read_tiles);
@@ -264,12 +330,16 @@ void add_device(Table& table) {
                "From one kernel to the next");
   table.number("device.bandwidth", TRIREME_OF(device.bandwidth), kMemoryBandwidth, "",
                "Of the device's memory");
-  table.number("device.row_share", TRIREME_OF(device.row_share), kRowShare, "",
-               "Of it, that kernels which pass over memory reach; more than 1 where what "
-               "they pass over lies in caches");
+  table.by_type("device.row_share", TRIREME_OF(device.row_share), kRowShare, "",
+                "Of it, that kernels which pass over memory in a micro-batch reach; more "
+                "than 1 where what they pass over lies in caches");
+  table.by_type("device.update_share", TRIREME_OF(device.update_share), kRowShare,
+                "row_share", "The same of kernels that a step has once, its update");
 }
 
 void add_software(Table& table) {
+  table.text("software.name", TRIREME_OF(software.name), "Trireme",
+             "Of the program whose steps are predicted, where it is another one");
   table.choice("software.attention", TRIREME_OF(software.attention),
                {"fused", "materialised"}, "fused",
                "Whether scores stay on the chip, or are written and read");
@@ -293,8 +363,9 @@ void add_software(Table& table) {
 const std::vector<MachineKey>& table() {
   static const std::vector<MachineKey> keys = [] {
     Table made;
-    made.text("name", TRIREME_OF(name), "Name of the machine");
+    made.text("name", TRIREME_OF(name), "", "Name of the machine");
     add_device(made);
+    add_shares(made);
     made.other({"network.levels", "", "[{name, devices, bandwidth, latency}, ...]", "",
                 "From the inside out: devices that share a level, bytes/s of a device "
                 "in one direction, seconds of a message"},
@@ -314,15 +385,10 @@ class Reader {
   explicit Reader(std::string file) : file_(std::move(file)) {}
 
   Machine read(const std::string& text) {
-    const YamlValue root = config::read_yaml(text, file_, errors_);
-    if (errors_.empty() && !root.is_map()) {
-      add("", file_, brief(root), root.is_null() ? "is empty" : "is not a map of keys",
-          "see inputs/machines/", "");
-    }
-    if (errors_.empty()) {
-      walk(root, "");
+    if (read_file(text, 0)) {
       find_missing();
-      check_peaks();
+      check_types();
+      check_memory();
     }
     if (!errors_.empty()) {
       throw config::DeckErrors(std::move(errors_), "machine file");
@@ -338,28 +404,73 @@ class Reader {
   }
   std::string place_of(int line) const { return fmt::format("{}:{}", file_, line); }
 
+  // What stands in a file goes before what stands in its base. Whether all could be read.
+  bool read_file(const std::string& text, int bases) {
+    const std::size_t before = errors_.size();
+    const YamlValue root = config::read_yaml(text, file_, errors_);
+    if (errors_.size() > before) return false;
+    if (!root.is_map()) {
+      add("", file_, brief(root), root.is_null() ? "is empty" : "is not a map of keys",
+          "see inputs/machines/", "");
+      return false;
+    }
+    const auto base = std::ranges::find(root.entries, kBase, &YamlValue::Entry::key);
+    const bool has_base = base == root.entries.end() || read_base(*base, bases);
+    std::set<std::string> seen;
+    walk(root, "", seen);
+    return has_base;
+  }
+
+  bool read_base(const YamlValue::Entry& entry, int bases) {
+    constexpr int kMostBases = 8;
+    std::string name;
+    if (auto problem = config::read_text(entry.value, name)) {
+      add(std::string(kBase), place_of(entry.line), brief(entry.value), problem->what,
+          "a file beside this one", "");
+      return false;
+    }
+    if (bases == kMostBases) {
+      add(std::string(kBase), place_of(entry.line), name,
+          "is the base of a base of a base ...: files go round in a ring",
+          fmt::format("{} at most", format_plural(kMostBases, "base")), "");
+      return false;
+    }
+    const std::string own = file_;
+    file_ = (std::filesystem::path(own).parent_path() / name).string();
+    bool is_read = false;
+    try {
+      is_read = read_file(io::read_file(file_, "machine file"), bases + 1);
+    } catch (const InputError& error) {
+      add(std::string(kBase), fmt::format("{}:{}", own, entry.line), name, error.what(),
+          "a file beside this one", "");
+    }
+    file_ = own;
+    return is_read;
+  }
+
   static bool is_section(const std::string& path) {
     return std::ranges::any_of(table(), [&](const MachineKey& key) {
       return key.info.path.starts_with(path + ".");
     });
   }
 
-  void walk(const YamlValue& map, const std::string& prefix) {
+  void walk(const YamlValue& map, const std::string& prefix,
+            std::set<std::string>& seen) {
     for (const YamlValue::Entry& entry : map.entries) {
       const std::string path = prefix + entry.key;
       const auto key = std::ranges::find(table(), path,
                                          [](const MachineKey& k) { return k.info.path; });
-      if (!lines_.emplace(path, entry.line).second) {
+      if (!seen.insert(path).second) {
         add(path, place_of(entry.line), brief(entry.value), "stands here a second time",
             "each key once", "");
       } else if (key != table().end()) {
         read_key(*key, entry);
       } else if (is_section(path) && entry.value.is_map()) {
-        walk(entry.value, path + ".");
+        walk(entry.value, path + ".", seen);
       } else if (is_section(path)) {
         add(path, place_of(entry.line), brief(entry.value),
             "is a section; its keys are wanted below it", "", "");
-      } else {
+      } else if (path != kBase) {
         add(path, place_of(entry.line), brief(entry.value),
             "is not a key of a machine file", "the keys of inputs/machines/",
             nearest(path));
@@ -374,69 +485,84 @@ class Reader {
   }
 
   void read_key(const MachineKey& key, const YamlValue::Entry& entry) {
+    const std::string& path = key.info.path;
+    places_[path] = place_of(entry.line);
+    bad_.erase(path);
     const auto problem = key.read(entry.value, machine_);
     if (!problem) return;
-    bad_.insert(key.info.path);
-    const std::string fix =
-        problem->fix.empty() ? "" : key.info.path + ": " + problem->fix;
-    add(key.info.path, place_of(entry.line), brief(entry.value), problem->what,
-        key.info.allowed, fix);
+    bad_.insert(path);
+    const std::string fix = problem->fix.empty() ? "" : path + ": " + problem->fix;
+    add(path, place_of(entry.line), brief(entry.value), problem->what, key.info.allowed,
+        fix);
   }
 
   void find_missing() {
     for (const MachineKey& key : table()) {
-      if (!key.is_required() || lines_.contains(key.info.path)) continue;
+      if (!key.is_required() || places_.contains(key.info.path)) continue;
       add(key.info.path, file_, "", "is missing", key.info.allowed, "");
+    }
+    if (!places_.contains(kUpdateShare)) {
+      machine_.device.update_share = machine_.device.row_share;
     }
   }
 
-  // What no device reaches; and a device without any rate computes nothing.
-  void check_peaks() {
-    bool has_any = false;
-    for (const auto& [name, of] : {std::pair{"fp32", &Peaks::fp32},
-                                   {"bf16", &Peaks::bf16},
-                                   {"fp16", &Peaks::fp16}}) {
-      const double gemm = machine_.device.gemm_peak.*of;
-      const double nominal = machine_.device.nominal_peak.*of;
-      const std::string key = fmt::format("device.gemm_peak.{}", name);
-      has_any = has_any || gemm > 0.0 || bad_.contains(key);
-      if (gemm <= nominal || bad_.contains(fmt::format("device.nominal_peak.{}", name))) {
-        continue;
+  // What no device reaches; and what a type of products lacks.
+  void check_types() {
+    const Device& device = machine_.device;
+    const std::string peak = "device.gemm_peak";
+    for (const auto& [name, of] : kTypes) {
+      const double gemm = device.gemm_peak.*of, nominal = device.nominal_peak.*of;
+      if (gemm <= 0.0 || bad_.contains(peak)) continue;
+      if (nominal > 0.0 && gemm > nominal) {
+        add(peak, places_[peak], fmt::format("{}: {}", name, config::number_text(gemm)),
+            fmt::format("is more than the nominal peak, {} FLOP/s",
+                        config::number_text(nominal)),
+            "a rate that was measured", "");
       }
-      add(key, place_of(lines_[key]), config::number_text(gemm),
-          fmt::format("is more than the nominal peak, {} FLOP/s",
-                      config::number_text(nominal)),
-          "a rate that was measured", "");
+      for (const auto& [key, shares] :
+           {std::pair{"device.nominal_peak", &device.nominal_peak},
+            {"device.gemm_share", &device.gemm_share},
+            {"device.attention_share", &device.attention_share},
+            {"device.row_share", &device.row_share},
+            {kUpdateShare, &device.update_share}}) {
+        if (shares->*of > 0.0 || bad_.contains(key)) continue;
+        add(key, places_.contains(key) ? places_[key] : file_, "",
+            fmt::format("has none of {}, of which device.gemm_peak has products", name),
+            "one for each of its types", "");
+      }
     }
-    if (has_any) return;
-    add("device.gemm_peak", file_, "", "has no type with a rate",
-        "fp32, bf16 or fp16 with FLOP/s", "");
   }
+
+  void check_memory() {
+    const Device& device = machine_.device;
+    if (device.reserved < device.memory || bad_.contains("device.memory")) return;
+    add("device.reserved", places_["device.reserved"],
+        config::number_text(device.reserved),
+        fmt::format("is all of device.memory, which is {}, in bytes, or more",
+                    config::number_text(device.memory)),
+        "less than device.memory", "");
+  }
+
+  static constexpr std::string_view kBase = "base";
+  static constexpr const char* kUpdateShare = "device.update_share";
 
   std::string file_;
   Machine machine_;
-  std::map<std::string, int> lines_;
+  std::map<std::string, std::string> places_;  // of the keys that were given
   std::set<std::string> bad_;
   std::vector<DeckError> errors_;
 };
 
 }  // namespace
 
-double Peaks::of(DType type) const {
+double ByType::of(DType type) const {
   const std::string_view key = key_of(type);
   return key == "bf16" ? bf16 : key == "fp16" ? fp16 : fp32;
 }
 
-std::string_view Peaks::key_of(DType type) {
+std::string_view ByType::key_of(DType type) {
   const std::string_view name = name_of(type);
   return name == "bfloat16" ? "bf16" : name == "float16" ? "fp16" : "fp32";
-}
-
-const NetworkLevel& Machine::level_of(int distance) const {
-  for (const NetworkLevel& level : network) {
-    if (distance < level.devices) return level;
-  }
-  return network.back();
 }
 
 Machine parse_machine(const std::string& text, const std::string& file) {
@@ -451,6 +577,18 @@ std::vector<MachineKeyInfo> machine_keys() {
   std::vector<MachineKeyInfo> infos;
   for (const MachineKey& key : table()) infos.push_back(key.info);
   return infos;
+}
+
+std::vector<std::pair<std::string, double>> machine_numbers(const Machine& machine) {
+  Machine copy = machine;  // the table's access is for reading files: not const
+  std::vector<std::pair<std::string, double>> numbers;
+  for (const MachineKey& key : table()) {
+    if (!key.numbers) continue;
+    for (const auto& [ending, number] : key.numbers(copy)) {
+      numbers.emplace_back(key.info.path + ending, number);
+    }
+  }
+  return numbers;
 }
 
 }  // namespace trireme::plan

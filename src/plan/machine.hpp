@@ -8,23 +8,21 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/types.hpp"
 
 namespace trireme::plan {
 
-// Counts in formulae of times and bytes.
-inline double as_double(index_t number) {
-  return static_cast<double>(number);
-}
-
-// FLOP/s by the type of the operands; 0: the device has no products of it.
-struct Peaks {
+// A number for each type that a model computes in. Of rates 0: the device has no products
+// of it.
+struct ByType {
   double fp32 = 0.0, bf16 = 0.0, fp16 = 0.0;
   double of(DType type) const;
   // "bf16": the key in a machine file.
   static std::string_view key_of(DType type);
+  static ByType of_all(double number) { return {number, number, number}; }
 };
 
 // A part of the result of a product that one multiprocessor computes at a time.
@@ -38,18 +36,21 @@ struct Device {
   double memory = 0.0;      // bytes
   double reserved = 0.0;    // of it, what libraries keep: contexts, buffers of messages
   int multiprocessors = 1;  // cores of a CPU
-  Peaks nominal_peak;       // the maker's
+  ByType nominal_peak;      // the maker's, FLOP/s
   // Of the fastest product of matrices there is, and the share of it that products of
   // all shapes reach in turn, at the clock that a device under load keeps: the number
   // that is fitted where a machine is known by published times alone.
-  Peaks gemm_peak;
-  double gemm_share = 1.0;
-  double attention_share = 0.5;  // of the same rate, of fused attention
+  ByType gemm_peak;
+  ByType gemm_share = ByType::of_all(1.0);
+  ByType attention_share = ByType::of_all(0.5);  // of the same, of fused attention
   std::vector<Tile> tiles = {Tile{}};
   double wave = 0.0;       // seconds that a wave of tiles takes beside its products
   double launch = 0.0;     // seconds from one kernel to the next
   double bandwidth = 0.0;  // of the memory, bytes/s
-  double row_share = 1.0;  // of it, that kernels which pass over memory reach
+  // Of it, that kernels which pass over memory reach, in micro-batches and once in a
+  // step.
+  ByType row_share = ByType::of_all(1.0);
+  ByType update_share = ByType::of_all(1.0);
 };
 
 // Levels from the inside out: the devices of a node, of a rack, of the machine.
@@ -71,6 +72,8 @@ enum class StageMessages {
 
 // What a program of the machine does otherwise than this one, or not as well.
 struct Software {
+  std::string name;  // empty: this program
+  bool is_other() const { return !name.empty(); }
   AttentionKind attention = AttentionKind::fused;
   StageMessages stage_messages = StageMessages::beside;
   double gradient_bytes = 0.0;      // of an element in messages; 0: as the deck says
@@ -87,14 +90,11 @@ struct Machine {
   std::vector<NetworkLevel> network;
   Software software;
   double storage_bandwidth = 0.0;  // bytes/s that all ranks together write; 0: not known
-
-  // The level that ranks so far apart, in the numbering of ranks, reach each other on.
-  const NetworkLevel& level_of(int distance) const;
-  int devices_per_node() const { return network.front().devices; }
 };
 
 // Throws config::DeckErrors with all that is wrong: unknown and missing keys, values that
-// no machine has, each with its unit. `file`: for messages.
+// no machine has, each with its unit. `file`: for messages, and beside it lies a file
+// that this one has as its `base`.
 Machine parse_machine(const std::string& text, const std::string& file);
 // InputError where there is no such file.
 Machine load_machine(const std::string& path);
@@ -104,6 +104,8 @@ struct MachineKeyInfo {
   std::string path, unit, allowed, default_value, description;
 };
 std::vector<MachineKeyInfo> machine_keys();
+// The numbers that a machine has by its keys, but for those in lists.
+std::vector<std::pair<std::string, double>> machine_numbers(const Machine& machine);
 
 }  // namespace trireme::plan
 

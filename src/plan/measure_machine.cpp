@@ -27,6 +27,7 @@
 #include "config/text.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/machine_peaks.hpp"
+#include "plan/counts.hpp"
 #include "plan/kernel_model.hpp"
 #include "plan/workload.hpp"
 #include "step/deck_model.hpp"
@@ -40,6 +41,7 @@ using config::Precision;
 
 constexpr double kLeastShare = 0.01;
 constexpr double kMostOfMemory = 20.0;  // rows that lie in caches
+constexpr index_t kWidth = 512;         // of the layers that are run
 constexpr Tile kTileOfCores{.rows = 16, .columns = 16, .share = 1.0};
 
 // The shortest of several calls, in seconds.
@@ -66,13 +68,15 @@ struct LayerProbe {
   TallySeconds modelled;
   double launches = 0.0;  // of passes over memory, in `modelled`
 };
-LayerProbe probe_layer(const Machine& machine, int sequence, int micro) {
-  const config::Deck deck = config::parse(
+LayerProbe probe_layer(const Machine& machine, Precision compute, int sequence,
+                       int micro) {
+  config::Deck deck = config::parse(
       fmt::format("model: {{kind: gpt, layers: 1, hidden: 512, heads: 8, sequence: {}, "
                   "vocab: 1000}}\ndata: {{train: none}}\nbatch: {{micro: {}, global: "
                   "{}}}\nparallel: {{zero: 0}}\n",
                   sequence, micro, micro),
       "layer");
+  deck.precision.compute = compute;
   const auto replica = step::make_replica(deck, comm::make_groups_of_one());
   constexpr std::size_t kLayer = 1;  // behind the embedding
   Workloads workloads(deck);
@@ -90,31 +94,41 @@ LayerProbe probe_layer(const Machine& machine, int sequence, int micro) {
   return probe;
 }
 
+// Of a type, with the shares of the others as they are.
+void measure_shares(Machine& machine, const Exec& exec, Precision compute,
+                    double ByType::*of) {
+  Device& device = machine.device;
+  config::Deck deck;
+  deck.precision.compute = compute;
+  const DType type = step::compute_type(deck);
+  const double layer = kernels::measured_layer_products(exec, type, kWidth);
+  // A peak that is lower than what a layer reaches was disturbed.
+  device.gemm_peak.*of = std::max(kernels::measured_gemm_peak(exec, type), layer);
+  device.gemm_share.*of = share_of(layer, device.gemm_peak.*of);
+  device.update_share.*of =
+      share_of(kernels::measured_update(exec, type), device.bandwidth, kMostOfMemory);
+  device.row_share.*of = device.attention_share.*of = 1.0;
+  const LayerProbe shallow = probe_layer(machine, compute, 64, 16);
+  const double of_rows = shallow.seconds - shallow.modelled.products -
+                         shallow.modelled.attention - shallow.launches;
+  device.row_share.*of =
+      share_of(shallow.modelled.rows - shallow.launches, of_rows, kMostOfMemory);
+  const LayerProbe deep = probe_layer(machine, compute, 1024, 1);
+  device.attention_share.*of =
+      share_of(deep.modelled.attention,
+               deep.seconds - deep.modelled.products - deep.modelled.rows);
+}
+
 void measure_device(Machine& machine, const Exec& exec) {
   Device& device = machine.device;
   device.tiles = {kTileOfCores};
-  config::Deck deck;
-  for (const auto& [compute, of] : {std::pair{Precision::fp32, &Peaks::fp32},
-                                    {Precision::bf16, &Peaks::bf16},
-                                    {Precision::fp16, &Peaks::fp16}}) {
-    deck.precision.compute = compute;
-    device.gemm_peak.*of = kernels::measured_gemm_peak(exec, step::compute_type(deck));
-  }
-  device.nominal_peak = device.gemm_peak;  // no maker tells it of cores that are rented
   device.bandwidth = kernels::measured_memory_bandwidth(exec);
   device.launch = kernels::measured_launch(exec);
-  device.gemm_share =
-      share_of(kernels::measured_layer_products(exec), device.gemm_peak.fp32);
-  const LayerProbe shallow = probe_layer(machine, 64, 16);
-  const double of_rows = shallow.seconds - shallow.modelled.products -
-                         shallow.modelled.attention - shallow.launches;
-  device.row_share =
-      share_of(shallow.modelled.rows - shallow.launches, of_rows, kMostOfMemory);
-  device.attention_share = 1.0;
-  const LayerProbe deep = probe_layer(machine, 1024, 1);
-  device.attention_share =
-      share_of(deep.modelled.attention,
-               deep.seconds - deep.modelled.products - deep.modelled.rows);
+  for (const auto& [compute, of] : {std::pair{Precision::fp32, &ByType::fp32},
+                                    {Precision::bf16, &ByType::bf16},
+                                    {Precision::fp16, &ByType::fp16}}) {
+    measure_shares(machine, exec, compute, of);
+  }
 }
 
 // Of all ranks, as one level: what a ring over them reaches, and what a message takes.
@@ -161,11 +175,10 @@ Machine measure_machine(const std::shared_ptr<comm::Communicator>& world) {
   const auto slowest = [&](double& rate) {
     rate = world->all_reduce(rate, comm::Op::min);
   };
-  for (double* const rate :
-       {&device.gemm_peak.fp32, &device.gemm_peak.bf16, &device.gemm_peak.fp16,
-        &device.bandwidth, &device.gemm_share, &device.row_share,
-        &device.attention_share}) {
-    slowest(*rate);
+  slowest(device.bandwidth);
+  for (ByType* const rates : {&device.gemm_peak, &device.gemm_share, &device.row_share,
+                              &device.update_share, &device.attention_share}) {
+    for (double* const rate : {&rates->fp32, &rates->bf16, &rates->fp16}) slowest(*rate);
   }
   device.nominal_peak = device.gemm_peak;
   return machine;
@@ -174,7 +187,7 @@ Machine measure_machine(const std::shared_ptr<comm::Communicator>& world) {
 std::string machine_text(const Machine& machine) {
   const auto number = [](double value) { return config::number_text(value); };
   const Device& device = machine.device;
-  const auto peaks = [&](const Peaks& of) {
+  const auto by_type = [&](const ByType& of) {
     std::string text;
     for (const auto& [name, rate] :
          {std::pair{"fp32", of.fp32}, {"bf16", of.bf16}, {"fp16", of.fp16}}) {
@@ -191,10 +204,10 @@ std::string machine_text(const Machine& machine) {
   };
   add("memory", number(device.memory));
   add("multiprocessors", fmt::format("{}", device.multiprocessors));
-  add("nominal_peak", peaks(device.nominal_peak) + "  # as measured");
-  add("gemm_peak", peaks(device.gemm_peak));
-  add("gemm_share", number(device.gemm_share));
-  add("attention_share", number(device.attention_share));
+  add("nominal_peak", by_type(device.nominal_peak) + "  # as measured");
+  add("gemm_peak", by_type(device.gemm_peak));
+  add("gemm_share", by_type(device.gemm_share));
+  add("attention_share", by_type(device.attention_share));
   text += "  tiles:\n";
   for (const Tile& tile : device.tiles) {
     text += fmt::format("    - {{rows: {}, columns: {}, share: {}}}\n", tile.rows,
@@ -203,7 +216,8 @@ std::string machine_text(const Machine& machine) {
   add("wave", number(device.wave));
   add("launch", number(device.launch));
   add("bandwidth", number(device.bandwidth));
-  add("row_share", number(device.row_share));
+  add("row_share", by_type(device.row_share));
+  add("update_share", by_type(device.update_share));
   text += "network:\n  levels:\n";
   for (const NetworkLevel& level : machine.network) {
     text += fmt::format("    - {{name: {}, devices: {}, bandwidth: {}, latency: {}}}\n",

@@ -3,9 +3,9 @@
 // The seconds of a layer and of what stands round the layers are found once for each kind
 // of layout (Key); a stage is a sum of these. So that a search can ask for thousands of
 // layouts the pipeline's time can be estimated: m micro-batches through the slowest
-// stage, and a bubble of p - 1 forward and backward passes of one chunk (Narayanan et al.
-// 2021, 2.2), of a forward pass and the input gradients less the weight gradients where
-// these have passes of their own (Qi et al. 2023).
+// stage, and a bubble of one chunk's forward and backward pass of each other stage
+// (Narayanan et al. 2021, 2.2), of a forward pass and the input gradients less the weight
+// gradients where these have passes of their own (Qi et al. 2023).
 #include "plan/performance_model.hpp"
 
 #include <algorithm>
@@ -13,8 +13,10 @@
 
 #include "base/error.hpp"
 #include "model/blueprint.hpp"
+#include "plan/counts.hpp"
 #include "schedule/balance.hpp"
 #include "step/deck_model.hpp"
+#include "step/pipeline.hpp"
 
 namespace trireme::plan {
 
@@ -68,6 +70,25 @@ void add(TallySeconds& to, const TallySeconds& more, double times) {
   to.other_messages += times * more.other_messages;
 }
 
+// The machine for what a step has once.
+Machine while_updating(Machine machine) {
+  machine.device.row_share = machine.device.update_share;
+  return machine;
+}
+
+// What a run of the deck chooses, by what it takes passes to cost.
+schedule::OrderOf run_order(const config::Deck& layout) {
+  const std::vector<index_t> split = split_of(layout);
+  const step::PipelineLayout pipeline{.stages = layout.parallel.pipeline,
+                                      .chunks = layout.parallel.virtual_pipeline,
+                                      .split = {split.begin(), split.end()},
+                                      .schedule = layout.parallel.schedule};
+  const schedule::Costs costs = step::modelled_costs(
+      pipeline, model::make_blueprint(layout.model), step::step_shape(layout));
+  return schedule::choose_orders(pipeline_shape(layout), layout.parallel.schedule, costs)
+      .order_of;
+}
+
 }  // namespace
 
 double StepParts::total() const {
@@ -77,12 +98,13 @@ double StepParts::total() const {
 
 Places places_of(const config::Deck& layout) {
   const config::ParallelConfig& p = layout.parallel;
-  const int to_next_stage = stride_of(p, config::Axis::pipeline);
-  return {.tensor = {p.tensor, stride_of(p, config::Axis::tensor)},
-          .gradient = {p.data * p.context, stride_of(p, config::Axis::data)},
-          .model = {p.tensor * p.pipeline, stride_of(p, config::Axis::tensor)},
-          .tied = {std::min(p.pipeline, 2), to_next_stage * std::max(p.pipeline - 1, 1)},
-          .to_next_stage = to_next_stage};
+  const int all = p.ranks(), to_next_stage = stride_of(p, config::Axis::pipeline);
+  const int to_last_stage = to_next_stage * std::max(p.pipeline - 1, 1);
+  return {.tensor = {p.tensor, stride_of(p, config::Axis::tensor), all},
+          .gradient = {p.data * p.context, stride_of(p, config::Axis::data), all},
+          .model = {p.tensor * p.pipeline, stride_of(p, config::Axis::tensor), all},
+          .tied = {std::min(p.pipeline, 2), to_last_stage, all},
+          .pipeline = {p.pipeline, to_next_stage, all}};
 }
 
 std::vector<index_t> even_split(index_t layers, int pieces) {
@@ -92,6 +114,16 @@ std::vector<index_t> even_split(index_t layers, int pieces) {
   return split;
 }
 
+bool is_simulated(const config::Deck& layout, Schedule schedule) {
+  const PipelineShape shape = pipeline_shape(layout);
+  if (shape.stages == 1) return true;
+  if (schedule == Schedule::of_run) {
+    return schedule::is_simulated(shape, layout.parallel.schedule);
+  }
+  return schedule == Schedule::by_rule &&
+         2.0 * shape.pieces() * shape.microbatches <= kMostPasses;
+}
+
 std::vector<index_t> split_of(const config::Deck& layout) {
   const config::ParallelConfig& p = layout.parallel;
   if (!p.stages.empty()) return p.stages;
@@ -99,7 +131,8 @@ std::vector<index_t> split_of(const config::Deck& layout) {
 }
 
 PerformanceModel::PerformanceModel(Machine machine, const config::Deck& deck)
-    : machine_(std::move(machine)),
+    : machine_(machine),
+      updating_(while_updating(std::move(machine))),
       deck_(deck),
       attention_{.sequence = deck.model.sequence,
                  .head_elements = deck.model.head_elements(),
@@ -116,21 +149,29 @@ PerformanceModel::PerformanceModel(Machine machine, const config::Deck& deck)
   }
 }
 
+void PerformanceModel::set_machine(Machine machine) {
+  updating_ = while_updating(machine);
+  machine_ = std::move(machine);
+  known_.clear();
+}
+
 auto PerformanceModel::work_seconds(const Work& work, const Places& places) const
     -> WorkSeconds {
   const auto of = [&](const Tally& tally) {
     return tally_seconds(machine_, places, attention_, tally);
   };
   return {of(work.passes.forward), of(work.passes.backward),
-          of(work.passes.backward_weight), of(work.step)};
+          of(work.passes.backward_weight),
+          tally_seconds(updating_, places, attention_, work.step)};
 }
 
 auto PerformanceModel::seconds_of(const config::Deck& layout) -> const LayoutSeconds& {
   const Places places = places_of(layout);
   const Key key{.workload = workload_key(layout),
                 .tensor_stride = places.tensor.stride,
-                .stage_stride = places.to_next_stage,
-                .stages = layout.parallel.pipeline};
+                .stage_stride = places.pipeline.stride,
+                .stages = layout.parallel.pipeline,
+                .devices = layout.parallel.ranks()};
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   const Workload& workload = workloads_.of(key.workload);
@@ -228,34 +269,62 @@ auto PerformanceModel::stages_of(const config::Deck& layout) -> std::vector<Stag
   return stages;
 }
 
-double PerformanceModel::pipeline_seconds(const config::Deck& layout,
-                                          const std::vector<Stage>& stages,
-                                          const LayoutSeconds& seconds,
-                                          Schedule schedule) const {
+// A micro-batch comes back to a stage for its next chunk when it has passed all stages:
+// with few micro-batches that takes longer than what the slowest stage does meanwhile.
+// Weight gradients with passes of their own are on no other stage's way, and fill the
+// bubble as long as there are some.
+double PerformanceModel::estimated_seconds(const config::Deck& layout,
+                                           const std::vector<Stage>& stages,
+                                           double stage_message) const {
   const PipelineShape shape = pipeline_shape(layout);
-  const PipelineSchedule kind = layout.parallel.schedule;
-  double slowest = 0.0;
-  for (const Stage& stage : stages) slowest = std::max(slowest, stage.passes());
-  if (shape.stages == 1) return shape.microbatches * slowest;
+  const double chunks = shape.chunks, m = shape.microbatches;
   const bool waits = machine_.software.stage_messages == StageMessages::waited_for;
-  const double message = waits ? 0.0 : seconds.stage_message;
-  const double passes = 2.0 * shape.pieces() * shape.microbatches;
-  if (schedule == Schedule::estimated || passes > kMostPasses) {
-    const PieceCost& chunk = stages[extent(shape.stages / 2)].chunks.front();
-    double bubble = chunk.total() + 2.0 * seconds.stage_message;
-    if (kind == PipelineSchedule::zero_bubble) bubble -= 2.0 * chunk.backward_weight;
-    const double each = slowest + (shape.chunks == 1 ? message : 0.0);
-    return shape.microbatches * each + (shape.stages - 1) * bubble;
+  const bool is_split = layout.parallel.schedule == PipelineSchedule::zero_bubble;
+  const double filled = std::min(1.0, (m - 1.0) / (shape.stages - 1.0));
+  const Stage& slowest = *std::ranges::max_element(
+      stages, {}, [](const Stage& stage) { return stage.passes(); });
+  double bubble = 0.0, once_through = 0.0;
+  for (const Stage& stage : stages) {
+    double weight = 0.0;
+    for (const PieceCost& chunk : stage.chunks) weight += chunk.backward_weight;
+    if (!is_split) weight = 0.0;
+    const double way = (stage.passes() - weight) / chunks + 2.0 * stage_message;
+    once_through += way;
+    if (&stage != &slowest) bubble += way - filled * weight / chunks;
   }
-  schedule::Costs costs{.message = message,
-                        .message_work = waits ? 0.5 * seconds.stage_message : 0.0};
+  double each = slowest.passes();
+  if (shape.chunks == 1 && !waits) each += stage_message;
+  const double round = m * each / chunks;
+  return (chunks - 1.0) * std::max(round, once_through) + round + std::max(bubble, 0.0);
+}
+
+double PerformanceModel::simulated_seconds(const config::Deck& layout,
+                                           const std::vector<Stage>& stages,
+                                           double stage_message,
+                                           const schedule::OrderOf& order_of) const {
+  const PipelineShape shape = pipeline_shape(layout);
+  const bool waits = machine_.software.stage_messages == StageMessages::waited_for;
+  schedule::Costs costs{.pieces = {},
+                        .message = waits ? 0.0 : stage_message,
+                        .message_work = waits ? 0.5 * stage_message : 0.0};
   for (int piece = 0; piece < shape.pieces(); ++piece) {
     costs.pieces.push_back(
         stages[extent(shape.stage_of(piece))].chunks[extent(shape.chunk_of(piece))]);
   }
-  const std::vector<schedule::Order> orders =
-      schedule::orders_of_all(shape, order_by_rule(shape, kind));
+  const std::vector<schedule::Order> orders = schedule::orders_of_all(shape, order_of);
   return schedule::simulate(shape, orders, costs).seconds;
+}
+
+double PerformanceModel::pipeline_seconds(const config::Deck& layout,
+                                          const std::vector<Stage>& stages,
+                                          Schedule schedule) {
+  const double message = seconds_of(layout).stage_message;
+  if (schedule == Schedule::estimated) return estimated_seconds(layout, stages, message);
+  const schedule::OrderOf order_of =
+      schedule == Schedule::of_run
+          ? run_order(layout)
+          : order_by_rule(pipeline_shape(layout), layout.parallel.schedule);
+  return simulated_seconds(layout, stages, message, order_of);
 }
 
 // docs/math/communication.md, "Gradient group": with ZeRO 2 and 3 gradients are sent in
@@ -311,7 +380,6 @@ LayoutMemory PerformanceModel::memory(const config::Deck& layout) {
 
 Prediction PerformanceModel::predict(const config::Deck& layout, Schedule schedule) {
   const std::vector<Stage> stages = stages_of(layout);
-  const LayoutSeconds& seconds = seconds_of(layout);
   const double m = as_double(layout.microbatches());
   const double samples = as_double(layout.batch.global);
   const Stage& slowest = *std::ranges::max_element(
@@ -325,8 +393,11 @@ Prediction PerformanceModel::predict(const config::Deck& layout, Schedule schedu
   parts.recompute = m * slowest.parts.recompute;
   parts.tensor_messages = m * slowest.parts.tensor_messages;
   parts.stage_messages = m * slowest.parts.stage_messages;
-  parts.bubble =
-      pipeline_seconds(layout, stages, seconds, schedule) - m * slowest.passes();
+  result.schedule = is_simulated(layout, schedule) ? schedule : Schedule::estimated;
+  if (layout.parallel.pipeline > 1) {
+    parts.bubble =
+        pipeline_seconds(layout, stages, result.schedule) - m * slowest.passes();
+  }
   parts.other = m * slowest.parts.other + machine_.software.step_seconds;
   const double shared =
       layout.parallel.zero >= 1 ? 1.0 / places_of(layout).gradient.ranks : 1.0;

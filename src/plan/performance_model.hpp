@@ -18,7 +18,7 @@
 #include "plan/layout_memory.hpp"
 #include "plan/machine.hpp"
 #include "plan/workload.hpp"
-#include "schedule/simulate.hpp"
+#include "schedule/balance.hpp"
 
 namespace trireme::plan {
 
@@ -38,27 +38,30 @@ struct StepParts {
   double total() const;
 };
 
+// How the pipeline's time is found.
+enum class Schedule {
+  estimated,  // by a formula: its bubble and the slowest stage
+  by_rule,    // pass by pass, in the order of the schedule's rule
+  of_run      // pass by pass, in the order that a run of the deck chooses
+};
+
 struct Prediction {
   StepParts parts;
   // FLOPs of a step by the formulae of the Megatron papers (all scores of attention),
   // without and with what is made again.
   double model_flops = 0.0, hardware_flops = 0.0;
   int devices = 1;
+  // As asked for; but `estimated` where the passes are too many to simulate.
+  Schedule schedule = Schedule::estimated;
 
   double seconds() const { return parts.total(); }
   double model_rate() const { return model_flops / seconds() / devices; }  // of a device
   double hardware_rate() const { return hardware_flops / seconds() / devices; }
 };
 
-// How the pipeline's time is found.
-enum class Schedule {
-  estimated,  // by a formula: its bubble and the slowest stage
-  simulated   // pass by pass, where these are not millions
-};
-
 // Layers of each piece of a pipeline, as even as may be: where they do not come out even
-// the first and the last piece, which have the embedding and the head, get none of the
-// rest.
+// the first piece, which has the embedding, gets none of the rest, nor does the last one,
+// which has the head, as long as the others can take it.
 std::vector<index_t> even_split(index_t layers, int pieces);
 
 // Predicts steps of decks that differ in their layout: parallel, batch and
@@ -73,6 +76,8 @@ class PerformanceModel {
   LayoutMemory memory(const config::Deck& layout);
 
   const Machine& machine() const { return machine_; }
+  // Another machine for the same decks: what is known of their work stays.
+  void set_machine(Machine machine);
 
  private:
   // Seconds of a Work on the machine.
@@ -88,7 +93,7 @@ class PerformanceModel {
   // What the times of a layout's kernels and messages depend on.
   struct Key {
     Workloads::Key workload;
-    int tensor_stride = 1, stage_stride = 1, stages = 1;
+    int tensor_stride = 1, stage_stride = 1, stages = 1, devices = 1;
     auto operator<=>(const Key&) const = default;
   };
   // What a stage has to do in a step; seconds of its passes are of one micro-batch.
@@ -110,12 +115,16 @@ class PerformanceModel {
   void add_chunk(Stage& stage, const config::Deck& layout, const LayoutSeconds& seconds,
                  const Workload& workload, int piece, index_t layers) const;
   std::vector<Stage> stages_of(const config::Deck& layout);
+  double estimated_seconds(const config::Deck& layout, const std::vector<Stage>& stages,
+                           double stage_message) const;
+  double simulated_seconds(const config::Deck& layout, const std::vector<Stage>& stages,
+                           double stage_message, const schedule::OrderOf& order_of) const;
   double pipeline_seconds(const config::Deck& layout, const std::vector<Stage>& stages,
-                          const LayoutSeconds& seconds, Schedule schedule) const;
+                          Schedule schedule);
   double data_seconds(const config::Deck& layout, const Stage& stage) const;
   double hardware_flops(const config::Deck& layout) const;
 
-  Machine machine_;
+  Machine machine_, updating_;  // the second with the row_share of what a step has once
   config::Deck deck_;
   AttentionShape attention_;
   double parameters_ = 0.0;
@@ -127,6 +136,9 @@ class PerformanceModel {
   std::map<Key, LayoutSeconds> known_;
 };
 
+// Whether a pipeline has few enough passes to be simulated; in the order that a run
+// chooses, by what it looks at for that.
+bool is_simulated(const config::Deck& layout, Schedule schedule);
 // Where the groups of a layout lie among the ranks.
 Places places_of(const config::Deck& layout);
 // Layers of each piece: those of the deck, or an even split where it leaves them open.

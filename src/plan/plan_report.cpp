@@ -20,6 +20,7 @@
 #include "config/capability.hpp"
 #include "config/load.hpp"
 #include "io/json.hpp"
+#include "plan/counts.hpp"
 #include "schedule/balance.hpp"
 #include "step/deck_model.hpp"
 
@@ -56,6 +57,11 @@ constexpr MemoryPart kMemoryParts[] = {
     {"scratch", &LayoutMemory::scratch},     {"buffers", &LayoutMemory::other},
     {"libraries", &LayoutMemory::reserved}};
 
+std::string key_of(std::string name) {
+  std::ranges::replace(name, ' ', '_');
+  return name;
+}
+
 Json layout_json(const Layout& layout) {
   return {{"tensor", layout.tensor},
           {"pipeline", layout.pipeline},
@@ -68,13 +74,56 @@ Json layout_json(const Layout& layout) {
           {"recompute", config::name_of(layout.recompute)}};
 }
 
+const char* name_of(Schedule schedule) {
+  switch (schedule) {
+    case Schedule::estimated:
+      return "estimated";
+    case Schedule::by_rule:
+      return "simulated by rule";
+    case Schedule::of_run:
+      return "simulated as a run";
+  }
+  return "";
+}
+
+// "bubble +3.1 s, optimizer +0.2 s".
+std::string why_slower(const Plan& best, const Plan& other) {
+  std::string text;
+  for (const LostTime& lost : lost_time(best, other)) {
+    text += fmt::format("{}{} +{}", text.empty() ? "" : ", ", lost.part,
+                        seconds_text(lost.seconds));
+  }
+  return text.empty() ? "a little of everything" : text;
+}
+
+Json lost_json(const Plan& best, const Plan& other) {
+  Json list = Json::array();
+  for (const LostTime& lost : lost_time(best, other)) {
+    list.push_back({{"part", key_of(lost.part)}, {"seconds", lost.seconds}});
+  }
+  return list;
+}
+
+// What predictions follow from, so that a file of results stands by itself.
+Json machine_json(const Machine& machine) {
+  Json result, levels = Json::array();
+  for (const auto& [key, number] : machine_numbers(machine)) result[key] = number;
+  for (const NetworkLevel& level : machine.network) {
+    levels.push_back({{"name", level.name},
+                      {"devices", level.devices},
+                      {"bandwidth", level.bandwidth},
+                      {"latency", level.latency}});
+  }
+  result["network.levels"] = levels;
+  result["software.name"] = machine.software.name;
+  return result;
+}
+
 Json plan_json(const Plan& plan, double nominal) {
   const Prediction& prediction = plan.prediction;
   Json parts, memory;
   for (const NamedPart& part : step_parts()) {
-    std::string key = part.name;
-    std::ranges::replace(key, ' ', '_');
-    parts[key] = prediction.parts.*part.seconds;
+    parts[key_of(part.name)] = prediction.parts.*part.seconds;
   }
   for (const MemoryPart& part : kMemoryParts) {
     memory[part.name] = plan.memory.*part.bytes;
@@ -82,6 +131,7 @@ Json plan_json(const Plan& plan, double nominal) {
   memory["total"] = plan.memory.total();
   return {{"layout", layout_json(plan.layout)},
           {"step_seconds", plan.seconds()},
+          {"pipeline", name_of(prediction.schedule)},
           {"parts", parts},
           {"model_tflops", prediction.model_rate() / kTera},
           {"hardware_tflops", prediction.hardware_rate() / kTera},
@@ -96,6 +146,13 @@ void require_plannable(const config::Deck& deck) {
                           "{}: {} cannot be planned yet ({})", lack.key, lack.value,
                           lack.reason);
   }
+}
+
+// As a run deals them; other programs deal evenly what is not dealt by the deck.
+std::vector<index_t> dealt_layers(const Machine& machine, const config::Deck& deck) {
+  if (machine.software.is_other()) return split_of(deck);
+  const schedule::Split dealt = step::pipeline_layout(deck).split;
+  return {dealt.begin(), dealt.end()};
 }
 
 double nominal_peak(const Machine& machine, const config::Deck& deck) {
@@ -126,6 +183,9 @@ std::string PlanReport::best_text() const {
                         format_plural(options.devices, "device"), machine.name,
                         format_plural(result.legal, "layout"),
                         format_grouped(result.fitting));
+  if (machine.software.is_other()) {
+    text += fmt::format("as with {} in place of Trireme\n", machine.software.name);
+  }
   text += options.is_fixed ? "\nlayout of the deck\n" : "\nfastest layout\n";
   text += report_line("tensor x pipeline x data", plan.layout.grid_text());
   text += fmt::format("      {}\n", plan.layout.text());
@@ -156,7 +216,7 @@ std::string PlanReport::parts_text() const {
 }
 
 std::string PlanReport::memory_text() const {
-  std::string text = "\nmemory of a device, estimated; the stage that takes most\n";
+  std::string text = "\nmemory of a device, of the stage that takes most\n";
   for (const MemoryPart& part : kMemoryParts) {
     const double bytes = best().memory.*part.bytes;
     if (bytes <= 0.0) continue;
@@ -174,7 +234,7 @@ std::string PlanReport::others_text() const {
     text += other_text(result.plans[i], why_slower(best(), result.plans[i]));
   }
   if (options.is_fixed || result.too_large.empty()) return text;
-  text += "\nfaster by estimate, but too large\n";
+  text += "\nfaster, but too large\n";
   for (const Plan& plan : result.too_large) {
     const double excess = plan.memory.total() - machine.device.memory;
     text += other_text(plan, format_bytes(excess) + " too much");
@@ -189,8 +249,14 @@ std::string PlanReport::text() const {
 std::string PlanReport::json() const {
   const double peak = nominal_peak(machine, deck);
   Json plans = Json::array(), too_large = Json::array();
-  for (const Plan& plan : result.plans) plans.push_back(plan_json(plan, peak));
-  for (const Plan& plan : result.too_large) too_large.push_back(plan_json(plan, peak));
+  for (const Plan& plan : result.plans) {
+    plans.push_back(plan_json(plan, peak));
+    plans.back()["loses"] = lost_json(best(), plan);
+  }
+  for (const Plan& plan : result.too_large) {
+    too_large.push_back(plan_json(plan, peak));
+    too_large.back()["excess"] = plan.memory.total() - machine.device.memory;
+  }
   const Json result_json = {{"deck", deck.name},
                             {"machine", machine.name},
                             {"devices", options.devices},
@@ -200,6 +266,7 @@ std::string PlanReport::json() const {
                             {"tokens", tokens()},
                             {"days", days()},
                             {"device_memory", machine.device.memory},
+                            {"machine_file", machine_json(machine)},
                             {"plans", plans},
                             {"too_large", too_large}};
   return io::json_text(result_json, 2) + "\n";
@@ -216,11 +283,14 @@ std::string PlanReport::deck_text() const {
 PlanReport make_plan(const config::Deck& deck, const Machine& machine,
                      const PlanOptions& options) {
   require_plannable(deck);
+  TRIREME_REQUIRE_INPUT(options.devices <= machine.network.back().devices,
+                        "{} has {}, {} are asked for", machine.name,
+                        format_plural(machine.network.back().devices, "device"),
+                        options.devices);
   PlanReport report{.machine = machine, .deck = deck, .options = options, .result = {}};
   PerformanceModel model(machine, deck);
   if (options.is_fixed) {
-    const schedule::Split dealt = step::pipeline_layout(deck).split;  // as a run deals it
-    report.deck.parallel.stages.assign(dealt.begin(), dealt.end());
+    report.deck.parallel.stages = dealt_layers(machine, deck);
     report.result.plans = {plan_of(model, report.deck)};
     report.result.legal = 1;
     const bool fits = report.best().memory.total() <= machine.device.memory;

@@ -40,7 +40,8 @@ struct PlanReport {
   std::string others_text() const;
 };
 
-// InputError where the deck is of a kind that cannot be planned, and as search() has it.
+// InputError where the deck is of a kind that cannot be planned, where the machine has
+// fewer devices, and as search() has it. A fixed layout need not fit.
 PlanReport make_plan(const config::Deck& deck, const Machine& machine,
                      const PlanOptions& options);
 

@@ -33,6 +33,7 @@ struct Case {
   bool sequence_parallel = false;
   int zero = 0;
   const char* compute = "fp16";
+  const char* schedule = "1f1b";
 };
 
 inline config::Deck deck_of(const Case& c) {
@@ -42,16 +43,16 @@ inline config::Deck deck_of(const Case& c) {
       "data: {{train: none}}\n"
       "batch: {{micro: {}, global: {}}}\n"
       "parallel: {{tensor: {}, pipeline: {}, virtual_pipeline: {}, data: {}, zero: {}, "
-      "sequence: {}}}\n"
+      "sequence: {}, schedule: {}}}\n"
       "precision: {{compute: {}}}\n"
       "memory: {{recompute: {}}}\n",
       c.layers, c.hidden, c.heads, c.sequence, c.micro, c.global, c.tensor, c.pipeline,
-      c.chunks, c.data, c.zero, c.sequence_parallel, c.compute, c.recompute);
+      c.chunks, c.data, c.zero, c.sequence_parallel, c.schedule, c.compute, c.recompute);
   return config::parse(text, "case", {.ranks = c.tensor * c.pipeline * c.data});
 }
 
 inline Prediction predict(const Machine& machine, const Case& c,
-                          Schedule schedule = Schedule::simulated) {
+                          Schedule schedule = Schedule::by_rule) {
   const config::Deck deck = deck_of(c);
   return PerformanceModel(machine, deck).predict(deck, schedule);
 }

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.hpp"
 
@@ -77,11 +79,15 @@ TEST(KernelModelProducts, NeedARateOfTheirType) {
 
 TEST(KernelModelRows, AreBytesAndLaunches) {
   Device device = round_machine().device;
-  EXPECT_DOUBLE_EQ(rows_seconds(device, 1e12, 5), 1.0);
-  device.row_share = 0.5;
-  EXPECT_DOUBLE_EQ(rows_seconds(device, 1e12, 5), 2.0);
+  const auto seconds = [&](DType type, double bytes) {
+    return rows_seconds(device, type, bytes, 5);
+  };
+  EXPECT_DOUBLE_EQ(seconds(DType::float32, 1e12), 1.0);
+  device.row_share = {.fp32 = 0.5, .bf16 = 0.25};
+  EXPECT_DOUBLE_EQ(seconds(DType::float32, 1e12), 2.0);
+  EXPECT_DOUBLE_EQ(seconds(DType::bfloat16, 1e12), 4.0);
   device.launch = 0.1;
-  EXPECT_DOUBLE_EQ(rows_seconds(device, 0.0, 5), 0.5);
+  EXPECT_DOUBLE_EQ(seconds(DType::float32, 0.0), 0.5);
 }
 
 TEST(KernelModelCollectives, OfOneRankTakeNothing) {
@@ -115,8 +121,61 @@ TEST(KernelModelCollectives, OfSmallBuffersTakeLatencyAlone) {
 
 TEST(KernelModelMessages, CrossTheLevelBetweenTheRanks) {
   const Machine machine = round_machine();
-  EXPECT_DOUBLE_EQ(message_seconds(machine, 1, 1e11), 1.0 + 1e-5);
-  EXPECT_DOUBLE_EQ(message_seconds(machine, 8, 1e10), 1.0 + 1e-4);
+  EXPECT_DOUBLE_EQ(message_seconds(machine, {2, 1}, 1e11), 1.0 + 1e-5);
+  EXPECT_DOUBLE_EQ(message_seconds(machine, {2, 8}, 1e10), 1.0 + 1e-4);
+  // Of four stages with four ranks each every second border leaves a node.
+  EXPECT_DOUBLE_EQ(message_seconds(machine, {4, 4, 16}, 1e10), 1.0 + 1e-4);
+  EXPECT_DOUBLE_EQ(message_seconds(machine, {2, 4, 64}, 1e11), 1.0 + 1e-5);
+}
+
+// Ranks of a group in each node of eight, by hand.
+TEST(KernelModelPlaces, AreThoseOfTheGroupThatLiesWorst) {
+  EXPECT_EQ(fewest_inside({8, 1}, 8), 8);
+  EXPECT_EQ(fewest_inside({4, 2}, 8), 4);
+  EXPECT_EQ(fewest_inside({16, 1}, 8), 8);
+  EXPECT_EQ(fewest_inside({8, 4}, 8), 2);
+  EXPECT_EQ(fewest_inside({4, 8}, 8), 1);
+  EXPECT_EQ(fewest_inside({6, 1}, 8), 2);      // 6 | 2 + 4 | 4 + 2 | 6
+  EXPECT_EQ(fewest_inside({6, 1, 6}, 8), 6);   // the first group alone
+  EXPECT_EQ(fewest_inside({6, 1, 12}, 8), 2);  // 6 | 2 + 4
+  EXPECT_EQ(fewest_inside({3, 1}, 8), 1);      // 3 | 3 | 2 + 1
+  EXPECT_EQ(fewest_inside({12, 1}, 8), 4);     // 8 + 4 | 4 + 8
+  EXPECT_EQ(fewest_inside({12, 1}, 4), 4);
+  EXPECT_EQ(fewest_inside({24, 1}, 16), 8);    // 16 + 8 | 8 + 16
+  EXPECT_EQ(fewest_inside({5, 1, 10}, 8), 2);  // 5 | 3 + 2
+  EXPECT_EQ(fewest_inside({3, 2}, 8), 1);      // 3 | 1 + 2 | 2 + 1
+  EXPECT_EQ(fewest_inside({2, 3}, 8), 1);      // 0, 3 | 6, 9
+}
+
+// Every group of a grid, rank by rank.
+TEST(KernelModelPlaces, AreThoseOfARingThatIsWalked) {
+  for (const int unit : {4, 8, 16}) {
+    for (const int ranks : {2, 3, 4, 5, 6, 8, 10, 12, 16}) {
+      for (const int stride : {1, 2, 4, 8}) {
+        const int devices = ranks * stride * 15;
+        int fewest = ranks;
+        for (int first = 0; first < devices; ++first) {
+          if (first / stride % ranks != 0) continue;
+          std::map<int, int> inside;
+          for (int i = 0; i < ranks; ++i) inside[(first + i * stride) / unit] += 1;
+          for (const auto& [node, count] : inside) fewest = std::min(fewest, count);
+        }
+        EXPECT_EQ(fewest_inside({ranks, stride, devices}, unit), fewest)
+            << ranks << " of stride " << stride << " on " << unit;
+      }
+    }
+  }
+}
+
+TEST(KernelModelCollectives, OfGroupsAcrossNodesLeaveThem) {
+  Machine machine = round_machine();
+  for (NetworkLevel& level : machine.network) level.latency = 0.0;
+  using enum Collective;
+  EXPECT_DOUBLE_EQ(collective_seconds(machine, {6, 1, 48}, all_gather, 1e10),
+                   5.0 / 6 / 2);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine, {12, 1, 48}, all_gather, 1e10),
+                   11.0 / 12 / 4);
+  EXPECT_DOUBLE_EQ(collective_seconds(machine, {6, 1, 6}, all_gather, 1e11), 5.0 / 6);
 }
 
 // One head of 1024 queries of 128 elements: scores are 2^20.
@@ -135,7 +194,7 @@ TEST(KernelModelAttention, MaterialisedPassesOverScores) {
   const TallySeconds fused = seconds();
   EXPECT_NEAR(fused.attention, flops / 2 / (0.5 * 1e14), 1e-12);
   EXPECT_EQ(fused.attention, fused.attention_forward);
-  EXPECT_EQ(fused.total(), fused.attention);
+  EXPECT_EQ(fused.kernels() + fused.messages(), fused.attention);
   machine.software.attention = AttentionKind::materialised;
   const double products = product_seconds(machine.device, shape(1024, 1024, 128)) +
                           product_seconds(machine.device, shape(1024, 128, 1024));
@@ -144,7 +203,10 @@ TEST(KernelModelAttention, MaterialisedPassesOverScores) {
 
 TEST(KernelModelTally, SortsMessages) {
   const Machine machine = round_machine();
-  const Places places{.tensor = {8, 1}, .gradient = {2, 8}, .to_next_stage = 16};
+  Places places;
+  places.tensor = {8, 1};
+  places.gradient = {2, 8};
+  places.pipeline = {2, 16};
   Tally tally;
   tally.add(MessageTally{"tensor", "row-parallel output", "all_reduce", 2, 1000, 2000});
   tally.add(MessageTally{"pipeline", "activations", "send", 2, 1000, 2000});
@@ -154,7 +216,7 @@ TEST(KernelModelTally, SortsMessages) {
   EXPECT_DOUBLE_EQ(seconds.tensor_messages,
                    collective_seconds(machine, {8, 1}, Collective::all_reduce, 2000, 2));
   EXPECT_DOUBLE_EQ(seconds.stage_messages,
-                   2 * message_seconds(machine, 16, 1000) +
+                   2 * message_seconds(machine, {2, 16}, 1000) +
                        collective_seconds(machine, {8, 1}, Collective::all_gather, 20));
   EXPECT_EQ(seconds.other_messages, 0.0);
   EXPECT_EQ(seconds.kernels(), 0.0);

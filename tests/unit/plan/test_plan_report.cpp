@@ -6,8 +6,10 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/words.hpp"
+#include "step/deck_model.hpp"
 #include "unit/plan/published_rows.hpp"
 
 namespace trireme::plan {
@@ -47,12 +49,11 @@ TEST(PlanReport, FitsItsScreen) {
 
 TEST(PlanReport, HasTheBestAndTheOthers) {
   const PlanReport& plan = searched_175b();
-  EXPECT_THAT(
-      plan.text(),
-      AllOf(HasSubstr("fastest layout"), HasSubstr("days for 300B tokens"),
-            HasSubstr("a step's time"), HasSubstr("memory of a device"),
-            HasSubstr("next, and where their time goes"),
-            HasSubstr("faster by estimate, but too large"), HasSubstr("too much")));
+  EXPECT_THAT(plan.text(),
+              AllOf(HasSubstr("fastest layout"), HasSubstr("days for 300B tokens"),
+                    HasSubstr("a step's time"), HasSubstr("memory of a device"),
+                    HasSubstr("next, and where their time goes"),
+                    HasSubstr("faster, but too large"), HasSubstr("too much")));
   EXPECT_NEAR(plan.days(), 300e9 / (512.0 * 2048) * plan.best().seconds() / 86400, 1e-6);
 }
 
@@ -83,6 +84,15 @@ TEST(PlanReport, IsJson) {
               plan.best().prediction.model_rate() / 1e12, 1e-9);
   EXPECT_GE(first["hardware_tflops"], first["model_tflops"]);
   EXPECT_EQ(first["memory"]["total"], plan.best().memory.total());
+  EXPECT_EQ(first["pipeline"], "simulated by rule");
+  EXPECT_TRUE(first["loses"].empty());
+  EXPECT_FALSE(json["plans"].back()["loses"].empty());
+  EXPECT_EQ(json["machine_file"]["device.memory"], 85.8e9);
+  EXPECT_EQ(json["machine_file"]["network.levels"][1]["name"], "InfiniBand");
+  for (const auto& large : json["too_large"]) {
+    EXPECT_EQ(large["excess"].get<double>(),
+              large["memory"]["total"].get<double>() - 85.8e9);
+  }
   double sum = 0.0;
   for (const auto& [name, seconds] : first["parts"].items()) sum += seconds.get<double>();
   EXPECT_NEAR(sum, plan.best().seconds(), 1e-9);
@@ -93,6 +103,39 @@ TEST(PlanReport, IsADeck) {
   const config::Deck deck = config::parse_resolved(plan.deck_text(), 256);
   EXPECT_EQ(layout_of(deck), plan.best().layout);
   EXPECT_EQ(deck.model.layers, 96);
+}
+
+// Times of small models are not all zeros.
+TEST(PlanReport, TellsShortTimesInTheirUnits) {
+  const PlanReport plan =
+      make_plan(test::deck_of({.layers = 4, .hidden = 256, .heads = 4, .global = 64}),
+                test::machine_named("selene-trireme"), {.devices = 16});
+  EXPECT_THAT(plan.text(), Not(HasSubstr("+0.0")));
+  EXPECT_THAT(plan.text(), AllOf(HasSubstr(" ms"), Not(HasSubstr("in place of"))));
+  EXPECT_THAT(searched_175b().text(), HasSubstr("as with Megatron-LM of 2021 in place"));
+}
+
+TEST(PlanReport, IsOfDevicesThatThereAre) {
+  for (const bool is_fixed : {false, true}) {
+    EXPECT_THROW(make_plan(deck_of_175b(), test::machine_named("dgx2-v100"),
+                           {.devices = 1024, .is_fixed = is_fixed}),
+                 InputError);
+  }
+}
+
+// Layers that the deck does not deal: of a run of this program as it deals them, in the
+// order that it chooses; of another program evenly.
+TEST(PlanReport, DealsAsTheProgramDoes) {
+  config::Deck deck = deck_of_175b();
+  const PlanReport other =
+      make_plan(deck, test::machine_named("selene"), {.devices = 256, .is_fixed = true});
+  EXPECT_EQ(other.deck.parallel.stages, split_of(deck));
+  EXPECT_EQ(other.best().prediction.schedule, Schedule::by_rule);
+  const PlanReport own = make_plan(deck, test::machine_named("selene-trireme"),
+                                   {.devices = 256, .is_fixed = true});
+  const schedule::Split dealt = step::pipeline_layout(deck).split;
+  EXPECT_EQ(own.deck.parallel.stages, std::vector<index_t>(dealt.begin(), dealt.end()));
+  EXPECT_EQ(own.best().prediction.schedule, Schedule::of_run);
 }
 
 TEST(PlanReport, IsOfModelsThatCanBePlanned) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "config/load.hpp"
+#include "plan/counts.hpp"
 #include "plan/deck_memory.hpp"
 #include "plan/performance_model.hpp"
 #include "step/deck_model.hpp"
