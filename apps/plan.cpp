@@ -10,6 +10,7 @@
 #include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "check/deck_check.hpp"
 #include "comm/on_ranks.hpp"
 #include "io/files.hpp"
@@ -41,9 +42,15 @@ std::string is_a_number_of_tokens(const std::string& text) {
 // Collective: all ranks measure, the first one writes.
 void measure(const PlanArguments& arguments, comm::Environment& environment) {
   comm::on_first_rank(*environment.world(), [&] { require_output(arguments.out); });
-  const std::string text = plan::machine_text(plan::measure_machine(environment.world()));
+  const plan::MeasuredMachine measured = plan::measure_machine(environment.world());
+  const std::string text = plan::machine_text(measured.machine, measured.doubts);
   comm::on_first_rank(*environment.world(), [&] {
     std::fputs(text.c_str(), stdout);
+    if (!measured.doubts.empty()) {
+      Log().warning(
+          "the host was used by others while it was measured: some numbers are at "
+          "their limits (see the file's head). Measure again");
+    }
     if (!arguments.out.empty()) io::write_file(arguments.out, text);
   });
 }

@@ -3,17 +3,23 @@
 // A CPU is described by the same numbers as a GPU: its cores are the multiprocessors, and
 // its one tile is so small that waves do not matter. Products, passes over memory and
 // attention reach different shares of what is measured by itself, because a layer's
-// matrices come from other caches than a benchmark's; so the shares are taken from
-// layers. First that of products, by products of a layer's shapes; then what is left of a
-// layer with 64 positions is passes over memory; then what is left of one with 1024
-// positions is attention. Ranks measure at the same time, as they share memory and cores
-// when they train, and the slowest counts.
+// matrices come from other caches than a benchmark's, and in types that a CPU widens they
+// also convert; so the shares are taken from layers, for each type. First that of
+// products, by products of a layer's shapes; then what is left of a layer with 64
+// positions is passes over memory; then what is left of one with 1024 positions is
+// attention.
+//
+// Ranks measure at the same time, as they share memory and cores when they train, and the
+// slowest counts. Everything is measured several times in turn, and of each the best is
+// kept before shares are taken: a share of two numbers of which one was disturbed is
+// wrong by as much. Where a share comes out at its limit even then, the file says so.
 #include "plan/measure_machine.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -44,94 +50,94 @@ constexpr double kMostOfMemory = 20.0;  // rows that lie in caches
 constexpr index_t kWidth = 512;         // of the layers that are run
 constexpr Tile kTileOfCores{.rows = 16, .columns = 16, .share = 1.0};
 
-// The shortest of several calls, in seconds.
+// Several calls, in seconds, shortest first.
 template <class Call>
-double shortest_seconds(const Exec& exec, const Call& call) {
-  constexpr int kCalls = 16;
-  double least = 1e30;
+std::vector<double> sorted_seconds(const Exec& exec, const Call& call) {
+  constexpr int kCalls = 25;
+  std::vector<double> seconds;
   for (int i = 0; i < kCalls; ++i) {
     const double begin = steady_seconds();
     call();
     exec.fence("trireme::plan::measure_machine");
-    least = std::min(least, steady_seconds() - begin);
+    seconds.push_back(steady_seconds() - begin);
   }
-  return least;
+  std::ranges::sort(seconds);
+  return seconds;
 }
 
-double share_of(double expected, double taken, double most = 1.0) {
-  return taken > 0.0 ? std::clamp(expected / taken, kLeastShare, most) : most;
-}
-
-// What a layer takes on this rank, and what the model says of its parts.
-struct LayerProbe {
-  double seconds = 0.0;
-  TallySeconds modelled;
-  double launches = 0.0;  // of passes over memory, in `modelled`
+// A layer with little attention, and one that is mostly attention.
+struct ProbedLayer {
+  int width = 64, sequence = 1, micro = 1;
 };
-LayerProbe probe_layer(const Machine& machine, Precision compute, int sequence,
-                       int micro) {
+constexpr ProbedLayer kShallow{.width = kWidth, .sequence = 64, .micro = 16},
+    kDeep{.width = kWidth / 2, .sequence = 1024, .micro = 1};
+
+config::Deck deck_of(const ProbedLayer& layer, Precision compute) {
   config::Deck deck = config::parse(
-      fmt::format("model: {{kind: gpt, layers: 1, hidden: 512, heads: 8, sequence: {}, "
+      fmt::format("model: {{kind: gpt, layers: 1, hidden: {}, heads: {}, sequence: {}, "
                   "vocab: 1000}}\ndata: {{train: none}}\nbatch: {{micro: {}, global: "
                   "{}}}\nparallel: {{zero: 0}}\n",
-                  sequence, micro, micro),
+                  layer.width, layer.width / 64, layer.sequence, layer.micro,
+                  layer.micro),
       "layer");
   deck.precision.compute = compute;
-  const auto replica = step::make_replica(deck, comm::make_groups_of_one());
+  return deck;
+}
+
+double seconds_of(const ProbedLayer& layer, Precision compute) {
+  const config::Deck deck = deck_of(layer, compute);
   constexpr std::size_t kLayer = 1;  // behind the embedding
+  return step::make_replica(deck, comm::make_groups_of_one())
+      ->time_block(kLayer, deck)
+      .total();
+}
+
+// What the model says of a layer.
+struct ModelledLayer {
+  TallySeconds parts;
+  double launches = 0.0;  // of passes over memory, in `parts`
+};
+ModelledLayer modelled(const Device& device, const ProbedLayer& layer,
+                       Precision compute) {
+  const config::Deck deck = deck_of(layer, compute);
   Workloads workloads(deck);
   const PassWork& passes = workloads.of(workload_key(deck)).layer.passes;
-  const AttentionShape attention{.sequence = sequence,
+  const AttentionShape attention{.sequence = layer.sequence,
                                  .head_elements = deck.model.head_elements(),
                                  .type = step::compute_type(deck)};
   const Tally tally = passes.forward + passes.backward;
-  LayerProbe probe{.seconds = replica->time_block(kLayer, deck).total(),
-                   .modelled = tally_seconds(machine, {}, attention, tally)};
-  Machine without = machine;
-  without.device.launch = 0.0;
-  probe.launches =
-      probe.modelled.rows - tally_seconds(without, {}, attention, tally).rows;
-  return probe;
+  Machine machine;
+  machine.device = device;
+  ModelledLayer result{.parts = tally_seconds(machine, {}, attention, tally)};
+  machine.device.launch = 0.0;
+  result.launches = result.parts.rows - tally_seconds(machine, {}, attention, tally).rows;
+  return result;
 }
 
-// Of a type, with the shares of the others as they are.
-void measure_shares(Machine& machine, const Exec& exec, Precision compute,
-                    double ByType::*of) {
-  Device& device = machine.device;
+DType type_of(Precision compute) {
   config::Deck deck;
   deck.precision.compute = compute;
-  const DType type = step::compute_type(deck);
-  const double layer = kernels::measured_layer_products(exec, type, kWidth);
-  // A peak that is lower than what a layer reaches was disturbed.
-  device.gemm_peak.*of = std::max(kernels::measured_gemm_peak(exec, type), layer);
-  device.gemm_share.*of = share_of(layer, device.gemm_peak.*of);
-  device.update_share.*of =
-      share_of(kernels::measured_update(exec, type), device.bandwidth, kMostOfMemory);
-  device.row_share.*of = device.attention_share.*of = 1.0;
-  const LayerProbe shallow = probe_layer(machine, compute, 64, 16);
-  const double of_rows = shallow.seconds - shallow.modelled.products -
-                         shallow.modelled.attention - shallow.launches;
-  device.row_share.*of =
-      share_of(shallow.modelled.rows - shallow.launches, of_rows, kMostOfMemory);
-  const LayerProbe deep = probe_layer(machine, compute, 1024, 1);
-  device.attention_share.*of =
-      share_of(deep.modelled.attention,
-               deep.seconds - deep.modelled.products - deep.modelled.rows);
+  return step::compute_type(deck);
 }
 
-void measure_device(Machine& machine, const Exec& exec) {
-  Device& device = machine.device;
-  device.tiles = {kTileOfCores};
-  device.bandwidth = kernels::measured_memory_bandwidth(exec);
-  device.launch = kernels::measured_launch(exec);
-  for (const auto& [compute, of] : {std::pair{Precision::fp32, &ByType::fp32},
-                                    {Precision::bf16, &ByType::bf16},
-                                    {Precision::fp16, &ByType::fp16}}) {
-    measure_shares(machine, exec, compute, of);
-  }
+// Keeps the best of what was measured before and what is measured now.
+void measure_type(const Exec& exec, Precision compute, TypeTimes& best) {
+  const DType type = type_of(compute);
+  const auto higher = [](double& rate, double measured) {
+    rate = std::max(rate, measured);
+  };
+  const auto lower = [](double& seconds, double measured) {
+    seconds = seconds > 0.0 ? std::min(seconds, measured) : measured;
+  };
+  higher(best.peak, kernels::measured_gemm_peak(exec, type));
+  higher(best.layer_products, kernels::measured_layer_products(exec, type, kWidth));
+  higher(best.update, kernels::measured_update(exec, type));
+  lower(best.shallow, seconds_of(kShallow, compute));
+  lower(best.deep, seconds_of(kDeep, compute));
 }
 
 // Of all ranks, as one level: what a ring over them reaches, and what a message takes.
+// The median counts, since ranks wait for each other in a step, too.
 void measure_network(Machine& machine, const std::shared_ptr<comm::Communicator>& world,
                      const Exec& exec) {
   NetworkLevel level{.name = "ranks", .devices = world->size()};
@@ -143,9 +149,9 @@ void measure_network(Machine& machine, const std::shared_ptr<comm::Communicator>
     const auto seconds = [&](index_t count) {
       const View1<double> data(memory.data(), extent(count));
       kernels::fill<double>(exec, data, 0.0);
-      return world->all_reduce(
-          shortest_seconds(exec, [&] { group.all_reduce(exec, comm::span_of(data)); }),
-          comm::Op::max);
+      const std::vector<double> all =
+          sorted_seconds(exec, [&] { group.all_reduce(exec, comm::span_of(data)); });
+      return world->all_reduce(all[all.size() / 2], comm::Op::max);
     };
     const double n = world->size(), small = seconds(1), large = seconds(kElements);
     level.latency = small / (2.0 * std::log2(n));
@@ -157,34 +163,86 @@ void measure_network(Machine& machine, const std::shared_ptr<comm::Communicator>
 
 }  // namespace
 
-Machine measure_machine(const std::shared_ptr<comm::Communicator>& world) {
+std::vector<std::string> set_shares(Device& device, const TypeTimes& times,
+                                    Precision compute) {
+  const DType type = type_of(compute);
+  const auto member = [&](ByType& numbers) -> double& {
+    return compute == Precision::fp32   ? numbers.fp32
+           : compute == Precision::bf16 ? numbers.bf16
+                                        : numbers.fp16;
+  };
+  std::vector<std::string> doubts;
+  const auto set = [&](const char* name, ByType& shares, double expected, double taken,
+                       double most) {
+    double& share = member(shares);
+    share = taken > 0.0 ? expected / taken : most * 2.0;
+    if (share >= kLeastShare && share <= most) return;
+    share = std::clamp(share, kLeastShare, most);
+    doubts.push_back(fmt::format("{}.{}", name, ByType::key_of(type)));
+  };
+  // A peak that is lower than what a layer reaches is none.
+  member(device.gemm_peak) = std::max(times.peak, times.layer_products);
+  set("gemm_share", device.gemm_share, times.layer_products, member(device.gemm_peak),
+      1.0);
+  set("update_share", device.update_share, times.update, device.bandwidth, kMostOfMemory);
+  member(device.row_share) = member(device.attention_share) = 1.0;
+  const ModelledLayer shallow = modelled(device, kShallow, compute);
+  set("row_share", device.row_share, shallow.parts.rows - shallow.launches,
+      times.shallow - shallow.parts.products - shallow.parts.attention - shallow.launches,
+      kMostOfMemory);
+  const ModelledLayer deep = modelled(device, kDeep, compute);
+  set("attention_share", device.attention_share, deep.parts.attention,
+      times.deep - deep.parts.products - deep.parts.rows, 1.0);
+  return doubts;
+}
+
+MeasuredMachine measure_machine(const std::shared_ptr<comm::Communicator>& world,
+                                int rounds) {
   TRIREME_REQUIRE_INPUT(kHostExecution,
                         "--measure measures hosts; a machine with GPUs is described by "
                         "hand, as inputs/machines/ has some");
   const Exec exec;
   const trireme::Machine host = find_machine();
-  Machine machine;
+  MeasuredMachine measured;
+  Machine& machine = measured.machine;
   machine.name = host.host;
-  machine.device.name = host.cpu.empty() ? "CPU" : host.cpu;
-  machine.device.multiprocessors = host.threads;
-  machine.device.memory =
-      static_cast<double>(host.memory_bytes) / static_cast<double>(world->size());
-  measure_device(machine, exec);
-  measure_network(machine, world, exec);
   Device& device = machine.device;
-  const auto slowest = [&](double& rate) {
-    rate = world->all_reduce(rate, comm::Op::min);
-  };
-  slowest(device.bandwidth);
-  for (ByType* const rates : {&device.gemm_peak, &device.gemm_share, &device.row_share,
-                              &device.update_share, &device.attention_share}) {
-    for (double* const rate : {&rates->fp32, &rates->bf16, &rates->fp16}) slowest(*rate);
+  device.name = host.cpu.empty() ? "CPU" : host.cpu;
+  device.multiprocessors = host.threads;
+  device.memory =
+      static_cast<double>(host.memory_bytes) / static_cast<double>(world->size());
+  device.tiles = {kTileOfCores};
+  std::map<Precision, TypeTimes> times;
+  for (int round = 0; round < rounds; ++round) {
+    device.bandwidth =
+        std::max(device.bandwidth, kernels::measured_memory_bandwidth(exec));
+    const double launch = kernels::measured_launch(exec);
+    device.launch = round == 0 ? launch : std::min(device.launch, launch);
+    for (const Precision compute : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+      measure_type(exec, compute, times[compute]);
+    }
   }
-  device.nominal_peak = device.gemm_peak;
-  return machine;
+  const auto slowest = [&](double number, comm::Op op) {
+    return world->all_reduce(number, op);
+  };
+  device.bandwidth = slowest(device.bandwidth, comm::Op::min);
+  device.launch = slowest(device.launch, comm::Op::max);
+  for (auto& [compute, of] : times) {
+    for (double* const rate : {&of.peak, &of.layer_products, &of.update}) {
+      *rate = slowest(*rate, comm::Op::min);
+    }
+    for (double* const seconds : {&of.shallow, &of.deep}) {
+      *seconds = slowest(*seconds, comm::Op::max);
+    }
+    const std::vector<std::string> doubts = set_shares(device, of, compute);
+    measured.doubts.insert(measured.doubts.end(), doubts.begin(), doubts.end());
+  }
+  device.nominal_peak = device.gemm_peak;  // no maker tells it of cores that are rented
+  measure_network(machine, world, exec);
+  return measured;
 }
 
-std::string machine_text(const Machine& machine) {
+std::string machine_text(const Machine& machine, const std::vector<std::string>& doubts) {
   const auto number = [](double value) { return config::number_text(value); };
   const Device& device = machine.device;
   const auto by_type = [&](const ByType& of) {
@@ -197,6 +255,13 @@ std::string machine_text(const Machine& machine) {
     return "{" + text + "}";
   };
   std::string text = "# Measured by trireme plan --measure. FLOP/s, bytes/s, seconds.\n";
+  if (!doubts.empty()) {
+    text += fmt::format(
+        "# Something else used the host meanwhile: these came out at their limits, and "
+        "no "
+        "prediction\n# by this file is to be trusted. Measure again: {}.\n",
+        fmt::join(doubts, ", "));
+  }
   text += fmt::format("name: {}\ndevice:\n  name: {}\n", config::yaml_text(machine.name),
                       config::yaml_text(device.name));
   const auto add = [&](const char* key, const std::string& value) {

@@ -24,7 +24,7 @@ namespace trireme::plan {
 
 namespace {
 
-constexpr std::size_t kEachGrid = 4, kGrids = 12, kPlansShown = 8, kTooLargeShown = 3,
+constexpr std::size_t kEachGrid = 8, kGrids = 12, kPlansShown = 8, kTooLargeShown = 3,
                       kTooLargeTries = 8;
 constexpr double kEstimatesAreGood = 1.1;
 

@@ -1,7 +1,10 @@
 // The file of a machine that was measured, and what is measured.
 #include "plan/measure_machine.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <tuple>
 
 #include "base/exec.hpp"
 #include "comm/self_communicator.hpp"
@@ -48,6 +51,66 @@ TEST(MeasureMachineText, IsReadAgain) {
   expect_same(parse_machine(machine_text(machine), "measured.yaml"), machine);
 }
 
+Device device_of_host() {
+  Device device;
+  device.tiles = {{.rows = 16, .columns = 16, .share = 1.0}};
+  device.launch = 1e-6;
+  device.bandwidth = 2e10;
+  return device;
+}
+
+// The model with these shares says what was measured; another type keeps its own.
+TEST(MeasureMachineShares, GiveTheTimesThatWereMeasured) {
+  using config::Precision;
+  Device device = device_of_host();
+  const TypeTimes times{.peak = 1e11,
+                        .layer_products = 8e10,
+                        .update = 1e10,
+                        .shallow = 0.25,
+                        .deep = 0.15};
+  EXPECT_THAT(set_shares(device, times, Precision::bf16), ::testing::IsEmpty());
+  EXPECT_EQ(device.gemm_peak.bf16, 1e11);
+  EXPECT_EQ(device.gemm_share.bf16, 0.8);
+  EXPECT_EQ(device.update_share.bf16, 0.5);
+  EXPECT_EQ(device.row_share.fp32, 1.0);
+  Machine machine;
+  machine.device = device;
+  for (const auto& [width, sequence, micro, seconds] :
+       {std::tuple{512, 64, 16, times.shallow}, {256, 1024, 1, times.deep}}) {
+    const config::Deck deck = config::parse(
+        fmt::format("model: {{kind: gpt, layers: 1, hidden: {}, heads: {}, sequence: {}, "
+                    "vocab: 1000}}\ndata: {{train: none}}\nbatch: {{micro: {}, global: "
+                    "{}}}\nprecision: {{compute: bf16}}\n",
+                    width, width / 64, sequence, micro, micro),
+        "deck");
+    Workloads workloads(deck);
+    const PassWork& passes = workloads.of(workload_key(deck)).layer.passes;
+    const double modelled =
+        tally_seconds(
+            machine, {},
+            {.sequence = sequence, .head_elements = 64, .type = DType::bfloat16},
+            passes.forward + passes.backward)
+            .kernels();
+    EXPECT_NEAR(modelled, seconds, 0.02 * seconds) << sequence;
+  }
+}
+
+// Layers that take less than their products are a measurement that was disturbed.
+TEST(MeasureMachineShares, SayWhatCannotBe) {
+  Device device = device_of_host();
+  const TypeTimes times{.peak = 1e11,
+                        .layer_products = 1e10,
+                        .update = 1e12,
+                        .shallow = 1e-3,
+                        .deep = 1e-3};
+  EXPECT_THAT(set_shares(device, times, config::Precision::fp32),
+              ::testing::ElementsAre("update_share.fp32", "row_share.fp32",
+                                     "attention_share.fp32"));
+  EXPECT_EQ(device.row_share.fp32, 20.0);
+  EXPECT_THAT(machine_text(Machine{}, {"row_share.fp32"}),
+              ::testing::HasSubstr("Measure again: row_share.fp32."));
+}
+
 // What is found is a machine that files may describe, on which steps can be predicted.
 TEST(MeasureMachine, IsThisHost) {
   const auto world = comm::make_self_communicator("world");
@@ -55,7 +118,10 @@ TEST(MeasureMachine, IsThisHost) {
     EXPECT_THROW(measure_machine(world), InputError);
     return;
   }
-  const Machine machine = measure_machine(world);
+  const MeasuredMachine measured = measure_machine(world, 1);
+  const Machine& machine = measured.machine;
+  expect_same(parse_machine(machine_text(machine, {"row_share.fp32"}), "measured.yaml"),
+              machine);
   expect_same(parse_machine(machine_text(machine), "measured.yaml"), machine);
   EXPECT_EQ(machine.network.back().devices, 1);
   EXPECT_GT(machine.device.gemm_peak.fp32, 1e9);
