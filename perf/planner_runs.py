@@ -267,9 +267,10 @@ def main():
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(as_json(cases, facts), indent=2))
     found = summary(cases)
-    missed = [what for what, is_missed in (
-        ("a step", found["largest"] > WANTED["step"]), ("the mean", found["mean"] > WANTED["mean"]),
-        ("memory", found["memory"] > WANTED["memory"]), ("an order", found["wrong"] > 0)) if is_missed]
+    missed = [what for what, is_missed in (("a step", found["largest"] > WANTED["step"]),
+                                           ("the mean", found["mean"] > WANTED["mean"]),
+                                           ("memory", found["memory"] > WANTED["memory"]),
+                                           ("an order", found["wrong"] > 0)) if is_missed]
     if missed:
         sys.exit(f"outside of what is wanted: {', '.join(missed)}")
 

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -171,14 +172,18 @@ std::vector<std::string> set_shares(Device& device, const TypeTimes& times,
            : compute == Precision::bf16 ? numbers.bf16
                                         : numbers.fp16;
   };
-  std::vector<std::string> doubts;
+  std::set<std::string> doubts;
   const auto set = [&](const char* name, ByType& shares, double expected, double taken,
                        double most) {
     double& share = member(shares);
-    share = taken > 0.0 ? expected / taken : most * 2.0;
-    if (share >= kLeastShare && share <= most) return;
+    share = taken > 0.0 ? expected / taken : 2.0 * most;
+    const std::string key = fmt::format("{}.{}", name, ByType::key_of(type));
+    if (share < kLeastShare || share > most) {
+      doubts.insert(key);
+    } else {
+      doubts.erase(key);
+    }
     share = std::clamp(share, kLeastShare, most);
-    doubts.push_back(fmt::format("{}.{}", name, ByType::key_of(type)));
   };
   // A peak that is lower than what a layer reaches is none.
   member(device.gemm_peak) = std::max(times.peak, times.layer_products);
@@ -186,14 +191,21 @@ std::vector<std::string> set_shares(Device& device, const TypeTimes& times,
       1.0);
   set("update_share", device.update_share, times.update, device.bandwidth, kMostOfMemory);
   member(device.row_share) = member(device.attention_share) = 1.0;
-  const ModelledLayer shallow = modelled(device, kShallow, compute);
-  set("row_share", device.row_share, shallow.parts.rows - shallow.launches,
-      times.shallow - shallow.parts.products - shallow.parts.attention - shallow.launches,
-      kMostOfMemory);
-  const ModelledLayer deep = modelled(device, kDeep, compute);
-  set("attention_share", device.attention_share, deep.parts.attention,
-      times.deep - deep.parts.products - deep.parts.rows, 1.0);
-  return doubts;
+  // Each layer has a little of what the other has much of.
+  constexpr int kTurns = 4;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const ModelledLayer shallow = modelled(device, kShallow, compute);
+    set("row_share", device.row_share,
+        member(device.row_share) * (shallow.parts.rows - shallow.launches),
+        times.shallow - shallow.parts.products - shallow.parts.attention -
+            shallow.launches,
+        kMostOfMemory);
+    const ModelledLayer deep = modelled(device, kDeep, compute);
+    set("attention_share", device.attention_share,
+        member(device.attention_share) * deep.parts.attention,
+        times.deep - deep.parts.products - deep.parts.rows, 1.0);
+  }
+  return {doubts.begin(), doubts.end()};
 }
 
 MeasuredMachine measure_machine(const std::shared_ptr<comm::Communicator>& world,

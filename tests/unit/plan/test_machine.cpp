@@ -269,7 +269,9 @@ const char* const kKeysIntroduction = R"(# Machine files: every key
 A machine that [`trireme plan`](planner.md) predicts steps on is described by one YAML file;
 `inputs/machines/` has commented ones. All numbers are in SI units: FLOP/s, bytes/s, bytes, seconds,
 never GB or ms. The whole file is checked, and everything that is wrong is shown at once; keys that
-are not listed are errors.
+are not listed are errors. With `base: other.yaml`, a file beside it, it has that file's keys where it
+does not say them itself; lists are taken whole. A number for each type of products is given once
+for all, or as a map: `{fp32: 0.9, bf16: 0.8}`.
 
 | Key | Unit | Default | Allowed | Meaning |
 |---|---|---|---|---|
