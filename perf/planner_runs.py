@@ -134,17 +134,19 @@ def memory_error(case):
 
 
 def wrong_orders(cases):
-    """Pairs of a model's layouts that differ by more than a tenth, predicted the other way."""
+    """Pairs of a model's layouts, of one type, that differ by more than a tenth, and those
+    that are predicted the other way."""
     pairs = wrong = 0
     names = []
     for a, b in itertools.combinations(cases, 2):
         one, other = statistics.median(a.seconds), statistics.median(b.seconds)
-        if a.model != b.model or max(one, other) < (1 + WANTED["order"] / 100) * min(one, other):
+        are_alike = max(one, other) < (1 + WANTED["order"] / 100) * min(one, other)
+        if (a.model, a.compute) != (b.model, b.compute) or are_alike:
             continue
         pairs += 1
         if (one < other) != (statistics.mean(a.predicted) < statistics.mean(b.predicted)):
             wrong += 1
-            names.append(f"{a.model}, {a.compute}, {a.name} and {b.compute}, {b.name}")
+            names.append(f"{a.model}, {a.compute}: {a.name} and {b.name}")
     return pairs, wrong, names
 
 

@@ -55,6 +55,7 @@ constexpr Quantity kOverhead{"seconds", 0.0, 0.01};
 constexpr Quantity kOfStep{"seconds", 0.0, 1e4};
 constexpr Quantity kShare{"share", 0.01, 1.0};
 constexpr Quantity kRowShare{"share", 0.01, 20.0};  // more than 1: rows in caches
+constexpr Quantity kAttentionShare{"share", 0.01, 4.0};
 constexpr Quantity kOverlap{"share", 0.0, 1.0};
 constexpr Quantity kElement{"bytes", 1.0, 8.0};
 constexpr Quantity kCount{"devices", 1.0, kMostDevices};
@@ -319,8 +320,10 @@ void add_device(Table& table) {
 void add_shares(Table& table) {
   table.by_type("device.gemm_share", TRIREME_OF(device.gemm_share), kShare, "",
                 "Of `gemm_peak`, that products of all shapes in turn reach");
-  table.by_type("device.attention_share", TRIREME_OF(device.attention_share), kShare,
-                "0.5", "Of the same rate, that fused attention reaches");
+  table.by_type("device.attention_share", TRIREME_OF(device.attention_share),
+                kAttentionShare, "0.5",
+                "Of the same rate, that fused attention reaches; more than 1 where it is "
+                "measured as what a layer takes beside all else");
   table.other({"device.tiles", "", "[{rows, columns, share}, ...]", "",
                "Tiles of the products' kernels, and their rates beside the fastest's"},
               read_tiles);

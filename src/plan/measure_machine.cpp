@@ -10,9 +10,10 @@
 // attention.
 //
 // Ranks measure at the same time, as they share memory and cores when they train, and the
-// slowest counts. Everything is measured several times in turn, and of each the best is
-// kept before shares are taken: a share of two numbers of which one was disturbed is
-// wrong by as much. Where a share comes out at its limit even then, the file says so.
+// slowest counts. Everything is measured several times in turn, and of each the median is
+// taken, as a run's steps are typical ones and not the best: a share of two numbers of
+// which one was disturbed is wrong by as much. Where a share comes out at its limit even
+// then, the file says so.
 #include "plan/measure_machine.hpp"
 
 #include <fmt/ranges.h>
@@ -48,7 +49,9 @@ using config::Precision;
 
 constexpr double kLeastShare = 0.01;
 constexpr double kMostOfMemory = 20.0;  // rows that lie in caches
-constexpr index_t kWidth = 512;         // of the layers that are run
+// Of attention, which is what is left of a layer: also of what its rows took less.
+constexpr double kMostOfProducts = 4.0;
+constexpr index_t kWidth = 512;  // of the layers that are run
 constexpr Tile kTileOfCores{.rows = 16, .columns = 16, .share = 1.0};
 
 // Several calls, in seconds, shortest first.
@@ -121,20 +124,48 @@ DType type_of(Precision compute) {
   return step::compute_type(deck);
 }
 
-// Keeps the best of what was measured before and what is measured now.
-void measure_type(const Exec& exec, Precision compute, TypeTimes& best) {
+// Ranks begin each measurement together, and the slowest counts.
+TypeTimes measure_type(comm::Communicator& world, const Exec& exec, Precision compute) {
   const DType type = type_of(compute);
-  const auto higher = [](double& rate, double measured) {
-    rate = std::max(rate, measured);
+  const auto slowest_rate = [&](double rate) {
+    return world.all_reduce(rate, comm::Op::min);
   };
-  const auto lower = [](double& seconds, double measured) {
-    seconds = seconds > 0.0 ? std::min(seconds, measured) : measured;
+  const auto slowest = [&](double seconds) {
+    return world.all_reduce(seconds, comm::Op::max);
   };
-  higher(best.peak, kernels::measured_gemm_peak(exec, type));
-  higher(best.layer_products, kernels::measured_layer_products(exec, type, kWidth));
-  higher(best.update, kernels::measured_update(exec, type));
-  lower(best.shallow, seconds_of(kShallow, compute));
-  lower(best.deep, seconds_of(kDeep, compute));
+  TypeTimes times;
+  times.peak = slowest_rate(kernels::measured_gemm_peak(exec, type));
+  times.layer_products =
+      slowest_rate(kernels::measured_layer_products(exec, type, kWidth));
+  times.shallow = slowest(seconds_of(kShallow, compute));
+  times.deep = slowest(seconds_of(kDeep, compute));
+  times.update = slowest_rate(kernels::measured_update(exec, type));
+  return times;
+}
+
+double median(std::vector<double> numbers) {
+  const auto middle = numbers.begin() + std::ssize(numbers) / 2;
+  std::ranges::nth_element(numbers, middle);
+  return *middle;
+}
+
+// Layers by the products of the same round: what slows both down for a while, a clock or
+// a neighbour, is no part of a share.
+TypeTimes typical(const std::vector<TypeTimes>& rounds) {
+  const auto of = [&](const auto& number) {
+    std::vector<double> numbers;
+    for (const TypeTimes& times : rounds) numbers.push_back(number(times));
+    return median(std::move(numbers));
+  };
+  TypeTimes result;
+  for (const TypeTimes& times : rounds) result.peak = std::max(result.peak, times.peak);
+  result.layer_products = of([](const TypeTimes& t) { return t.layer_products; });
+  result.update = of([](const TypeTimes& t) { return t.update; });
+  result.shallow = of([](const TypeTimes& t) { return t.shallow * t.layer_products; }) /
+                   result.layer_products;
+  result.deep = of([](const TypeTimes& t) { return t.deep * t.layer_products; }) /
+                result.layer_products;
+  return result;
 }
 
 // Of all ranks, as one level: what a ring over them reaches, and what a message takes.
@@ -203,7 +234,7 @@ std::vector<std::string> set_shares(Device& device, const TypeTimes& times,
     const ModelledLayer deep = modelled(device, kDeep, compute);
     set("attention_share", device.attention_share,
         member(device.attention_share) * deep.parts.attention,
-        times.deep - deep.parts.products - deep.parts.rows, 1.0);
+        times.deep - deep.parts.products - deep.parts.rows, kMostOfProducts);
   }
   return {doubts.begin(), doubts.end()};
 }
@@ -224,29 +255,20 @@ MeasuredMachine measure_machine(const std::shared_ptr<comm::Communicator>& world
   device.memory =
       static_cast<double>(host.memory_bytes) / static_cast<double>(world->size());
   device.tiles = {kTileOfCores};
-  std::map<Precision, TypeTimes> times;
+  std::map<Precision, std::vector<TypeTimes>> times;
+  std::vector<double> bandwidths, launches;
   for (int round = 0; round < rounds; ++round) {
-    device.bandwidth =
-        std::max(device.bandwidth, kernels::measured_memory_bandwidth(exec));
-    const double launch = kernels::measured_launch(exec);
-    device.launch = round == 0 ? launch : std::min(device.launch, launch);
+    bandwidths.push_back(
+        world->all_reduce(kernels::measured_memory_bandwidth(exec), comm::Op::min));
+    launches.push_back(world->all_reduce(kernels::measured_launch(exec), comm::Op::max));
     for (const Precision compute : {Precision::fp32, Precision::bf16, Precision::fp16}) {
-      measure_type(exec, compute, times[compute]);
+      times[compute].push_back(measure_type(*world, exec, compute));
     }
   }
-  const auto slowest = [&](double number, comm::Op op) {
-    return world->all_reduce(number, op);
-  };
-  device.bandwidth = slowest(device.bandwidth, comm::Op::min);
-  device.launch = slowest(device.launch, comm::Op::max);
-  for (auto& [compute, of] : times) {
-    for (double* const rate : {&of.peak, &of.layer_products, &of.update}) {
-      *rate = slowest(*rate, comm::Op::min);
-    }
-    for (double* const seconds : {&of.shallow, &of.deep}) {
-      *seconds = slowest(*seconds, comm::Op::max);
-    }
-    const std::vector<std::string> doubts = set_shares(device, of, compute);
+  device.bandwidth = median(bandwidths);
+  device.launch = median(launches);
+  for (const auto& [compute, of] : times) {
+    const std::vector<std::string> doubts = set_shares(device, typical(of), compute);
     measured.doubts.insert(measured.doubts.end(), doubts.begin(), doubts.end());
   }
   device.nominal_peak = device.gemm_peak;  // no maker tells it of cores that are rented

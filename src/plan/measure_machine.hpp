@@ -1,4 +1,4 @@
-// plan/measure_machine.hpp — a machine file of this machine, measured in half a minute:
+// plan/measure_machine.hpp — a machine file of this machine, measured in a minute:
 // for the hosts that decks are tried on, to plan for what is there.
 //
 // Peaks are those of kernels/machine_peaks.hpp. The shares of them that a model reaches
@@ -33,10 +33,10 @@ struct MeasuredMachine {
   std::vector<std::string> doubts;  // numbers that cannot be right
 };
 // Collective over the world, whose ranks are the machine's devices: each has its threads,
-// and they exchange messages with each other. Of so many rounds, each of some seconds,
-// the best counts. InputError in a build for GPUs.
+// and they exchange messages with each other. Of so many rounds, each of ten seconds, the
+// median counts. InputError in a build for GPUs.
 MeasuredMachine measure_machine(const std::shared_ptr<comm::Communicator>& world,
-                                int rounds = 3);
+                                int rounds = 5);
 
 // The machine as a file that parse_machine() reads; numbers in their shortest exact form.
 std::string machine_text(const Machine& machine,

@@ -189,7 +189,10 @@ std::string PlanReport::best_text() const {
   text += options.is_fixed ? "\nlayout of the deck\n" : "\nfastest layout\n";
   text += report_line("tensor x pipeline x data", plan.layout.grid_text());
   text += fmt::format("      {}\n", plan.layout.text());
-  text += report_line("step", seconds_text(plan.seconds()));
+  const bool is_estimate = prediction.schedule == Schedule::estimated;
+  text += report_line("step",
+                      seconds_text(plan.seconds()) +
+                          (is_estimate ? ", by a formula: it has too many passes" : ""));
   text += report_line("rate of a device",
                       fmt::format("{} of the model ({:.0f} % of the nominal peak)",
                                   format_flops(prediction.model_rate() / kTera),

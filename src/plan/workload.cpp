@@ -25,12 +25,15 @@ config::Deck small_deck(config::Deck deck, const Workloads::Key& key, int layers
                         int microbatches) {
   const int stages = key.has_stages ? kStages : 1;
   deck.model.layers = stages * layers;
-  deck.batch = {.micro = key.micro, .global = key.micro * microbatches};
-  deck.parallel = {.tensor = key.tensor,
-                   .pipeline = stages,
-                   .data_auto = false,
-                   .sequence = key.sequence && key.tensor > 1,
-                   .zero = 0};
+  deck.batch = {};
+  deck.batch.micro = key.micro;
+  deck.batch.global = key.micro * microbatches;
+  deck.parallel = {};
+  deck.parallel.tensor = key.tensor;
+  deck.parallel.pipeline = stages;
+  deck.parallel.data_auto = false;
+  deck.parallel.sequence = key.sequence && key.tensor > 1;
+  deck.parallel.zero = 0;
   if (key.has_stages) deck.parallel.stages.assign(kStages, layers);
   if (key.splits_backward) {
     deck.parallel.schedule = config::PipelineSchedule::zero_bubble;
@@ -52,7 +55,7 @@ Planned plan_stage(const config::Deck& deck, int stage) {
       step::make_replica(deck, planned_groups(deck.parallel, stage), shared);
   const step::StepShape shape = step::step_shape(deck);
   const step::PipelinePlans plans(shared.pipeline, replica->part().blueprint, shape);
-  Planned planned{.plan = replica->plan_step(shape, plans)};
+  Planned planned{.plan = replica->plan_step(shape, plans), .step = {}};
   planned.step = planned.plan.tally;
   for (const auto& [pass, tally] : planned.plan.passes) planned.step -= tally;
   const double element = shared.narrow_gradients ? 2.0 : 4.0;
