@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
-"""What `trireme plan --fixed` predicts of runs on this host, beside what they take.
+"""What `trireme plan --fixed` predicts of runs on this host, and what they take.
 
     perf/planner_runs.py --trireme build/release/bin/trireme --rounds 3 \\
         --json runs.json --page docs/planner_runs.md
-    perf/planner_runs.py --trireme ... --only tensor --compute bf16   # some of them
-    perf/planner_runs.py --show runs.json                             # the page again
+    perf/planner_runs.py --trireme ... --only tensor --compute bf16
+    perf/planner_runs.py --show runs.json
 
 Two models of different shape, on two ranks of one core each, in every kind of
-layout and in fp32 and bf16. A round starts every run once for a few steps, all in
-random order, so that a drift of the machine's clock falls on all alike; a time is
-the median over the rounds of the median step. Before the first round and after
-the last the host is measured (trireme plan --measure) unless --machine says what
-it is: both files predict, and the mean of the two counts. Memory is what the
-run's own report has of its ranks, without the copy of a checkpoint.
+layout and in fp32 and bf16. A round starts every run once for a few steps, all
+in random order, so that a drift of the machine's clock falls on all alike; a
+time is the median over the rounds of the median step. Before the first round
+and after the last the host is measured (trireme plan --measure) unless
+--machine says what it is: both files predict, and the mean of the two counts.
+Memory is what the run's own report has of its ranks, without the copy of a
+checkpoint. --only takes some of the runs, --show makes the page of a file.
 
 It ends with status 1 where a requirement is missed: 15 % for each time, 7 % in
-the mean, 5 % for memory, and the order of any two layouts of a model whose times
-differ by more than 10 %. Times mean nothing where others use the machine.
+the mean, 5 % for memory, and the order of any two layouts of a model, in one
+type, whose times differ by more than 10 %. Times mean nothing where others use
+the machine.
 """
 import argparse
 import dataclasses
