@@ -23,18 +23,25 @@ namespace {
 
 using namespace trireme;
 
-// Whether a subcommand has teams of threads at work for long.
-bool has_teams(std::string_view subcommand) {
-  for (const char* name : {"train", "generate", "evaluate", "selftest"}) {
-    if (subcommand == name) return true;
-  }
-  return false;
+// Whether one of the options begins like this.
+bool has_option(int argc, char** argv, std::string_view option) {
+  return std::any_of(argv + std::min(argc, 2), argv + argc,
+                     [&](std::string_view word) { return word.starts_with(option); });
 }
 
 // Whether the command line asks for a dry run, which trains nothing.
 bool is_dry(int argc, char** argv) {
-  return std::any_of(argv + std::min(argc, 2), argv + argc,
-                     [](std::string_view word) { return word.starts_with("--dry-run"); });
+  return has_option(argc, argv, "--dry-run");
+}
+
+// Whether a subcommand has teams of threads at work for long.
+bool has_teams(int argc, char** argv) {
+  if (argc < 2) return false;
+  const std::string_view subcommand = argv[1];
+  for (const char* name : {"train", "generate", "evaluate", "selftest"}) {
+    if (subcommand == name) return true;
+  }
+  return subcommand == "plan" && has_option(argc, argv, "--measure");
 }
 
 // Says what keeps the program from going on; the status to end with.
@@ -67,6 +74,7 @@ std::optional<int> parse(apps::CommandLine& line, int argc, char** argv, bool sp
   apps::add_generate(line);
   apps::add_evaluate(line);
   apps::add_jobscript(line);
+  apps::add_plan(line);
   apps::add_selftest(line);
   const auto status = line.parse(argc, argv, speaks);
   if (!status || *status != 0) return status;        // wrong arguments
@@ -89,7 +97,7 @@ int main(int argc, char** argv) {
 
   // Threads that wait for each other sleep soon: what runs them reads that before main().
   const apps::ThreadCheck threads;
-  const bool computes = argc > 1 && has_teams(argv[1]);
+  const bool computes = has_teams(argc, argv);
   const int team = computes ? threads.threads() : 1;  // 0: its share of the node's cores
   if (computes && threads.is_sound()) apps::spin_briefly(argv);
 

@@ -15,6 +15,7 @@ void add_convert(CommandLine& line);
 void add_evaluate(CommandLine& line);
 void add_generate(CommandLine& line);
 void add_jobscript(CommandLine& line);
+void add_plan(CommandLine& line);
 void add_selftest(CommandLine& line);
 
 }  // namespace trireme::apps

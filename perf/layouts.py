@@ -62,8 +62,10 @@ class Layout:
             os.killpg(run.pid, signal.SIGKILL)
             run.wait()
 
-    def step_seconds(self, options, to_the_end):
-        """Median seconds of a step after the first, and what the run printed."""
+    def step_seconds(self, options, to_the_end, look=lambda directory: None):
+        """Median seconds of a step after the first, and what the run printed.
+
+        look: is shown the run's directory before that goes."""
         with tempfile.TemporaryDirectory(dir=options.scratch) as directory, \
                 tempfile.TemporaryFile(mode="w+") as said:
             log = pathlib.Path(directory, "run", "train.jsonl")
@@ -79,6 +81,8 @@ class Layout:
             said.seek(0)
             text = said.read()
             steps = steps_of(log)
+            if run.returncode == 0:
+                look(log.parent)
         if len(steps) <= options.steps or (to_the_end and run.returncode != 0):
             raise RuntimeError(f"{self.name} ended with status {run.returncode}:\n{text[-3000:]}")
         return statistics.median(step["seconds"] for step in steps[1:]), text

@@ -14,11 +14,12 @@ bool is_of_option(const DeckError& error) {
 }
 
 // "the deck has 2 errors", "the deck and the options have 3 errors".
-std::string headline(const std::vector<DeckError>& errors) {
+std::string headline(const std::vector<DeckError>& errors, const std::string& file) {
   const auto of_options = std::count_if(errors.begin(), errors.end(), is_of_option);
   const bool both = of_options > 0 && of_options < std::ssize(errors);
-  const char* who = "the deck has";
-  if (of_options > 0) who = both ? "the deck and the options have" : "the options have";
+  std::string who = "the " + file + " has";
+  if (of_options > 0)
+    who = both ? "the " + file + " and the options have" : "the options have";
   return fmt::format("{} {}", who, format_plural(std::ssize(errors), "error"));
 }
 
@@ -34,11 +35,11 @@ std::string indented(const std::string& text) {
 
 }  // namespace
 
-std::string format_errors(const std::vector<DeckError>& errors) {
-  std::string text = headline(errors);
+std::string format_errors(const std::vector<DeckError>& errors, const std::string& file) {
+  std::string text = headline(errors, file);
   for (const DeckError& error : errors) {
     text += "\n\n  ";
-    text += error.key.empty() ? std::string("deck") : error.key;
+    text += error.key.empty() ? file : error.key;
     if (!error.value.empty()) text += ": " + error.value;
     if (!error.place.empty()) text += "   (" + error.place + ")";
     text += "\n    " + indented(error.what);

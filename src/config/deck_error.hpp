@@ -20,14 +20,15 @@ struct DeckError {
   std::string fix;      // the nearest thing to write instead; may be empty
 };
 
-// For people: one block per error.
-std::string format_errors(const std::vector<DeckError>& errors);
+// For people: one block per error. `file`: what kind of file has them.
+std::string format_errors(const std::vector<DeckError>& errors,
+                          const std::string& file = "deck");
 
 // Thrown by the loader; what() is format_errors().
 class DeckErrors : public InputError {
  public:
-  explicit DeckErrors(std::vector<DeckError> errors)
-      : InputError(format_errors(errors)), errors_(std::move(errors)) {}
+  explicit DeckErrors(std::vector<DeckError> errors, const std::string& file = "deck")
+      : InputError(format_errors(errors, file)), errors_(std::move(errors)) {}
   const std::vector<DeckError>& errors() const { return errors_; }
 
  private:

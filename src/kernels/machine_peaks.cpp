@@ -1,16 +1,26 @@
 // kernels/machine_peaks.cpp — triad and matrix-product peaks, best of several within a
 // fixed time.
+//
+// The best counts, because what disturbs a measurement on a shared machine only makes it
+// longer. A time is fixed and not a number of repetitions, since machines differ a
+// hundredfold in speed and nobody waits for a peak. The products of a layer stand apart
+// from the peak: they are smaller, and have other transposes.
 #include "kernels/machine_peaks.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <initializer_list>
+#include <type_traits>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/wall_time.hpp"
+#include "kernels/adamw.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/initialize.hpp"
+#include "kernels/step_state.hpp"
 
 namespace trireme::kernels {
 namespace {
@@ -70,6 +80,78 @@ void triad(const Exec& exec, double* a, const double* b, const double* c, double
       });
 }
 
+template <class T>
+double layer_products(const Exec& exec, index_t h) {
+  constexpr index_t rows = 1024;
+  constexpr double kShare = kSeconds / 12;  // of the time, for each product
+  double flops = 0.0, seconds = 0.0;
+  for (const auto& [n, k] : std::initializer_list<std::pair<index_t, index_t>>{
+           {3 * h, h}, {h, h}, {4 * h, h}, {h, 4 * h}}) {
+    const DeviceArray<T> memory("trireme::machine_peaks",
+                                extent(rows * k + n * k + rows * n));
+    const DeviceArray<Accumulator<T>> gradient("trireme::machine_peaks", extent(n * k));
+    fill<T>(exec, View1<T>(memory.data(), memory.extent(0)), T(0.5F));
+    const View2<T> x(memory.data(), extent(rows), extent(k));
+    const View2<const T> w(memory.data() + rows * k, extent(n), extent(k));
+    const View2<T> y(memory.data() + rows * k + n * k, extent(rows), extent(n));
+    const View2<Accumulator<T>> d_w(gradient.data(), extent(n), extent(k));
+    const auto add = [&](const auto& product) {
+      flops += 2.0 * static_cast<double>(rows * n * k);
+      seconds += best_seconds(exec, product, kShare);
+    };
+    add([&] { linear_forward<T>(exec, View2<const T>(x), WeightOperand<T>(w), y); });
+    add([&] {
+      linear_backward_input<T>(exec, View2<const T>(y), WeightOperand<T>(w), x);
+    });
+    add([&] {
+      linear_backward_weight<T>(exec, View2<const T>(y), View2<const T>(x),
+                                Accumulate::no, d_w);
+    });
+  }
+  return flops / seconds;
+}
+
+constexpr index_t kUpdated = index_t{1}
+                             << 22;  // 112 MiB of weights, moments and gradients
+
+// In one piece, as the chunks of a model that is large enough for memory to bound it.
+template <class T>
+double update_rate(const Exec& exec) {
+  using A = Accumulator<T>;
+  constexpr bool kHasCopy = !std::is_same_v<T, A>;
+  const DeviceArray<A> memory("trireme::machine_peaks", extent(4 * kUpdated));
+  const DeviceArray<T> copy("trireme::machine_peaks", kHasCopy ? extent(kUpdated) : 0);
+  const DeviceArray<AdamWChunk> chunks("trireme::machine_peaks",
+                                       extent(kUpdated / kAdamWChunk));
+  const auto host = Kokkos::create_mirror_view(chunks);
+  for (index_t i = 0; i < kUpdated / kAdamWChunk; ++i) {
+    const index_t at = i * kAdamWChunk;
+    host(extent(i)) = {.weight = at,
+                       .gradient = at,
+                       .moment = at,
+                       .count = static_cast<std::int32_t>(kAdamWChunk),
+                       .decays = 1,
+                       .compute = at};
+  }
+  Kokkos::deep_copy(chunks, host);
+  const Kokkos::View<StepState, DeviceMemory> state("trireme::machine_peaks");
+  fill<A>(exec, View1<A>(memory.data(), memory.extent(0)), A(0.5F));
+  const auto part = [&](index_t number) {
+    return View1<A>(memory.data() + number * kUpdated, extent(kUpdated));
+  };
+  const double seconds = best_seconds(
+      exec,
+      [&] {
+        adamw<T>(exec, {}, StepStateView(state.data()),
+                 View1<const AdamWChunk>(chunks.data(), chunks.extent(0)), kUpdated,
+                 View1<const A>(part(0)), part(1), part(2), part(3),
+                 View1<T>(copy.data(), copy.extent(0)));
+      },
+      kSeconds);
+  const double bytes = 7.0 * sizeof(A) + (kHasCopy ? sizeof(T) : 0.0);
+  return bytes * static_cast<double>(kUpdated) / seconds;
+}
+
 }  // namespace
 
 double measured_memory_bandwidth(const Exec& exec) {
@@ -110,6 +192,36 @@ double GemmProbe::best_within(const Exec& exec, double seconds) const {
 
 double measured_gemm_peak(const Exec& exec, DType type) {
   return GemmProbe(exec, type).best_within(exec, kSeconds);
+}
+
+double measured_layer_products(const Exec& exec, DType type, index_t width) {
+  double rate = 0.0;
+#define TRIREME_TAKE(T) \
+  if (type == dtype_of<T>) rate = layer_products<T>(exec, width);
+  TRIREME_FOR_EACH_REAL(TRIREME_TAKE)
+#undef TRIREME_TAKE
+  return rate;
+}
+
+double measured_update(const Exec& exec, DType type) {
+  double rate = 0.0;
+#define TRIREME_TAKE(T) \
+  if (type == dtype_of<T>) rate = update_rate<T>(exec);
+  TRIREME_FOR_EACH_REAL(TRIREME_TAKE)
+#undef TRIREME_TAKE
+  return rate;
+}
+
+// Few at a time, so that some rounds are not disturbed by others who use the machine.
+double measured_launch(const Exec& exec) {
+  constexpr int kLaunches = 20;
+  const DeviceArray<float> one("trireme::machine_peaks", 1);
+  const auto launches = [&] {
+    for (int i = 0; i < kLaunches; ++i) {
+      fill<float>(exec, View1<float>(one.data(), 1), 0.0F);
+    }
+  };
+  return best_seconds(exec, launches, kSeconds) / kLaunches;
 }
 
 }  // namespace trireme::kernels

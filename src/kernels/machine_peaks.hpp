@@ -32,6 +32,14 @@ class GemmProbe {
 // The peak of matrix products, measured within a quarter of a second.
 double measured_gemm_peak(const Exec& exec, DType type = DType::float32);
 
+// Floating-point operations per second that the products of a Transformer layer of this
+// width reach together, forward and backward, on 1024 rows.
+double measured_layer_products(const Exec& exec, DType type, index_t width);
+// Bytes per second of an update by AdamW of a model that computes in `type`.
+double measured_update(const Exec& exec, DType type);
+// Seconds from one kernel with nothing to do to the next.
+double measured_launch(const Exec& exec);
+
 }  // namespace trireme::kernels
 
 #endif  // TRIREME_KERNELS_MACHINE_PEAKS_HPP_

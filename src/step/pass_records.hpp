@@ -25,10 +25,12 @@ class PassRecords {
     if (record.times++ == 0) run(Exec::shape_only(record.tally), record.uses);
     record.uses.tell(use);
   }
-  // Adds all passes since the last call.
-  void add_to(Tally& tally) {
+  // Adds all passes since the last call, to the sum of all and to that of their kind.
+  void add_to(Tally& tally, std::map<Pass, Tally>& passes) {
     for (auto& [key, record] : records_) {
-      tally += (record.times - record.told) * record.tally;
+      const Tally more = (record.times - record.told) * record.tally;
+      tally += more;
+      passes[key.second] += more;
       record.told = record.times;
     }
   }

@@ -24,6 +24,7 @@ StepPlan plan_step(const ModelState<T>& state, const StepShape& shape,
   step.update(optimizer);
   step.settle();
   plan.memory = step.memory();
+  plan.passes = step.plan().passes;
   return plan;
 }
 

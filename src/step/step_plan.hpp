@@ -4,9 +4,12 @@
 #ifndef TRIREME_STEP_STEP_PLAN_HPP_
 #define TRIREME_STEP_STEP_PLAN_HPP_
 
+#include <map>
+
 #include "base/tally.hpp"
 #include "step/memory_plan.hpp"
 #include "step/model_state.hpp"
+#include "tensor/param_use.hpp"
 
 namespace trireme::step {
 
@@ -14,6 +17,9 @@ namespace trireme::step {
 struct StepPlan {
   MemoryPlan memory;
   Tally tally;  // what it computes and sends in a step
+  // The part of it that the passes of its chunks are, by their kind. The rest is what
+  // goes round them: messages between stages and of gradients, the optimizer.
+  std::map<Pass, Tally> passes;
 };
 
 // `plans` are those of the state's pipeline: given, they are searched once for several

@@ -439,7 +439,7 @@ void TrainStep<T>::run(const Work& work, const FetchBatch& fetch, nn::Mode mode,
   schedule::execute(work.plan->actions, handler);
   params_.end();
   messages_.finish();
-  if (exec_.tally() != nullptr) records_.add_to(*exec_.tally());
+  if (exec_.tally() != nullptr) records_.add_to(*exec_.tally(), plan_.passes);
 }
 
 template <class T>

@@ -113,7 +113,7 @@ class TrainStep {
     spans_.take([this](const auto& label, double seconds) { add_time(label, seconds); });
     return pass_seconds_;
   }
-  // What it was planned to take and to do; nothing of a step on shapes.
+  // What it was planned to take and to do; of a step on shapes the passes alone.
   const StepPlan& plan() const { return plan_; }
   // The memory as it has come to be: what is allocated (would be, on shapes), and the
   // workspace as far as it was in use so far.

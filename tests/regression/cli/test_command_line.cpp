@@ -16,8 +16,9 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-const std::vector<std::string> kCommands = {"train",    "tokenize", "inspect", "convert",
-                                            "generate", "evaluate", "selftest"};
+const std::vector<std::string> kCommands = {"train",   "tokenize", "inspect",
+                                            "convert", "generate", "evaluate",
+                                            "plan",    "selftest"};
 
 std::size_t occurrences(const std::string& text, const std::string& part) {
   std::size_t count = 0;
@@ -97,6 +98,8 @@ TEST(CommandLineWrong, OutputsThatAreInputs) {
           {"convert", file, scratch / "new", "--json", out},
           {"jobscript", file, "--machine", "cpu", "--nodes", "1", "--time", "1", "--out",
            out},
+          {"plan", file, "--machine", "none", "--devices", "1", "--out", out},
+          {"plan", file, "--machine", "none", "--devices", "1", "--json", out},
           {"generate", "--checkpoint", "none", "--prompt-file", file, "--out", out},
           {"generate", "--checkpoint", "none", "--prompt-file", file, "--json", out}}) {
       const RunResult result = trireme(arguments);

@@ -55,6 +55,8 @@ TEST_F(WithoutKokkos, DecksAreCheckedAndPlanned) {
                "--set", "batch.global=8", "--set", "memory.recompute=full"});
   expect_none({"jobscript", deck(), "--machine", "cpu", "--nodes", "1", "--time", "1h",
                "--out", scratch_ / "job.sbatch"});
+  expect_none({"plan", deck(), "--machine",
+               source_file("inputs/machines/perlmutter-gpu.yaml"), "--devices", "4"});
   expect_refusal(trireme({"train", deck(), "--dry-run", "--set", "model.heads=5"}),
                  {"model.heads"});
 }

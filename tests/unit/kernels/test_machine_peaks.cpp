@@ -28,6 +28,22 @@ TEST(MachinePeaksRange, AProbeCanBeRepeated) {
   }
 }
 
+// No faster than the peak, but for what disturbs one of the two.
+TEST(MachinePeaksRange, OfALayersProductsOfUpdatesAndOfLaunches) {
+  const Exec exec;
+  for (const DType type : {DType::float32, DType::bfloat16, DType::float16}) {
+    const double speed = measured_layer_products(exec, type, 128);
+    EXPECT_GT(speed, 1e8);
+    EXPECT_LT(speed, 1e16);
+    const double update = measured_update(exec, type);
+    EXPECT_GT(update, 1e7);
+    EXPECT_LT(update, 1e14);
+  }
+  const double launch = measured_launch(exec);
+  EXPECT_GT(launch, 1e-9);
+  EXPECT_LT(launch, 0.1);
+}
+
 TEST(MachinePeaksErrors, IntegersHaveNoMatrixProduct) {
   try {
     measured_gemm_peak(Exec(), DType::int32);

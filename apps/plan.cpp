@@ -1,0 +1,128 @@
+// apps/plan.cpp — `trireme plan`: how long a deck's steps take on a machine that a file
+// describes, and which layout is fastest.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "apps/command_line.hpp"
+#include "apps/subcommands.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "check/deck_check.hpp"
+#include "comm/on_ranks.hpp"
+#include "io/files.hpp"
+#include "plan/machine.hpp"
+#include "plan/measure_machine.hpp"
+#include "plan/plan_report.hpp"
+
+namespace trireme::apps {
+
+namespace {
+
+struct PlanArguments {
+  check::DeckCheckOptions deck;
+  plan::PlanOptions options;
+  std::string machine, json, out;
+  bool is_measured = false;
+};
+
+// Written as a comparison that no NaN passes.
+std::string is_a_number_of_tokens(const std::string& text) {
+  constexpr double kMost = 1e18;
+  double tokens = 0.0;
+  if (CLI::detail::lexical_cast(text, tokens) && tokens >= 1.0 && tokens <= kMost) {
+    return "";
+  }
+  return fmt::format("{} is no number of tokens, from 1 to 1e18", text);
+}
+
+// Collective: all ranks measure, the first one writes.
+void measure(const PlanArguments& arguments, comm::Environment& environment) {
+  comm::on_first_rank(*environment.world(), [&] { require_output(arguments.out); });
+  const plan::MeasuredMachine measured = plan::measure_machine(environment.world());
+  const std::string text = plan::machine_text(measured.machine, measured.doubts);
+  comm::on_first_rank(*environment.world(), [&] {
+    std::fputs(text.c_str(), stdout);
+    if (!measured.doubts.empty()) {
+      Log().warning(
+          "the host was used by others while it was measured: some numbers are at "
+          "their limits (see the file's head). Measure again");
+    }
+    if (!arguments.out.empty()) io::write_file(arguments.out, text);
+  });
+}
+
+// For a search the deck's own layout is nothing to check against the devices.
+void make_plan(const PlanArguments& arguments) {
+  TRIREME_REQUIRE_INPUT(!arguments.deck.deck.empty() && !arguments.machine.empty(),
+                        "plan: a deck and --machine FILE are needed; without a file of "
+                        "the machine, trireme plan --measure makes one of this machine");
+  const std::vector<std::string> inputs = {arguments.deck.deck, arguments.machine};
+  require_output(arguments.json, inputs);
+  require_output(arguments.out, inputs);
+  check::DeckCheckOptions check = arguments.deck;
+  const plan::Machine machine = plan::load_machine(arguments.machine);
+  plan::PlanOptions options = arguments.options;
+  if (options.devices == 0) options.devices = machine.network.back().devices;
+  check.ranks = options.is_fixed ? options.devices : 0;
+  const check::CheckedDeck checked = check::check_deck(check);
+  const plan::PlanReport report = plan::make_plan(checked.deck, machine, options);
+  std::fputs(report.text().c_str(), stdout);
+  if (!arguments.json.empty()) io::write_file(arguments.json, report.json());
+  if (!arguments.out.empty()) io::write_file(arguments.out, report.deck_text());
+}
+
+}  // namespace
+
+void add_plan(CommandLine& line) {
+  const auto arguments = std::make_shared<PlanArguments>();
+  CLI::App& command = line.add_command(
+      "plan", "Predict a deck's steps on a machine, and find the fastest layout",
+      [arguments](comm::Environment& environment) {
+        if (arguments->is_measured) {
+          measure(*arguments, environment);
+        } else {
+          comm::on_first_rank(*environment.world(), [&] { make_plan(*arguments); });
+        }
+        return 0;
+      });
+  CLI::Option* const deck = command.add_option("DECK", arguments->deck.deck,
+                                               "Deck: its model, precision and batch");
+  command
+      .add_option("--machine", arguments->machine,
+                  "File that describes the machine: inputs/machines has some")
+      ->type_name("FILE")
+      ->needs(deck);
+  command
+      .add_option("--devices", arguments->options.devices,
+                  "Devices, a rank each; without it those of the machine")
+      ->check(CLI::Range(1, 1 << 24))
+      ->needs(deck);
+  command
+      .add_flag("--measure", arguments->is_measured,
+                "Print a machine file of this machine: of the ranks it is started with")
+      ->excludes(deck);
+  command
+      .add_flag("--fixed", arguments->options.is_fixed,
+                "Predict the deck's own layout; search none")
+      ->needs(deck);
+  command
+      .add_option("--tokens", arguments->options.tokens,
+                  "Tokens of the whole training; without it those of run.steps")
+      ->type_name("NUMBER")
+      ->check(is_a_number_of_tokens)
+      ->needs(deck);
+  add_deck_changes(command, arguments->deck.overrides, arguments->deck.run_dir);
+  command.add_option("--json", arguments->json, "Write the result to a file, too")
+      ->type_name("FILE")
+      ->needs(deck);
+  command
+      .add_option("--out", arguments->out,
+                  "Write the deck with the fastest layout (or the machine file) there")
+      ->type_name("FILE");
+}
+
+}  // namespace trireme::apps

@@ -1,0 +1,267 @@
+// plan/layout_memory.cpp — see layout_memory.hpp.
+//
+// Of the stages with the same layers the first is looked at, which has most micro-batches
+// in flight. For example of 10 layers on four stages, 2 + 3 + 3 + 2, the stages 0 and 1
+// and the last: the second takes most, with a layer more than the first and one
+// micro-batch less. A schedule's slots and buffers come from the order itself, as a run
+// has them, and not from a formula of what is in flight at a time: each chunk of a
+// virtual pipeline has slots of its own, which are not all full at the same moment.
+// Orders are made once for each shape of pipeline, and only of as many micro-batches as
+// it takes to see all slots in use.
+//
+// A run may choose another order than the rule's, and what searches print is planned as a
+// run would plan it.
+#include "plan/layout_memory.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/tally.hpp"
+#include "model/blueprint.hpp"
+#include "plan/counts.hpp"
+#include "plan/deck_memory.hpp"
+#include "schedule/pipeline.hpp"
+#include "schedule/plan.hpp"
+#include "step/deck_model.hpp"
+#include "step/memory_plan.hpp"
+#include "step/model_state.hpp"
+#include "step/pipeline.hpp"
+#include "step/replica.hpp"
+
+namespace trireme::plan {
+
+namespace {
+
+using config::PipelineSchedule;
+using config::Recompute;
+using schedule::PipelineShape;
+
+// Scores of attention that are written to memory: softmax and what dropout leaves of it,
+// 16 bits each, and the mask of dropout (Korthikanti et al. 2022, section 4.1: 5 a s^2
+// b).
+double scores_of_layer(const Machine& machine, const config::Deck& layout) {
+  if (machine.software.attention == AttentionKind::fused) return 0.0;
+  const config::ModelConfig& model = layout.model;
+  const double element = layout.precision.compute == config::Precision::fp32 ? 4.0 : 2.0;
+  return (2.0 * element + 1.0) * as_double(layout.batch.micro * model.heads) *
+         as_double(model.sequence) * as_double(model.sequence) / layout.parallel.tensor;
+}
+
+// Of so many layers of a chunk, those that are made again as a whole; the others, where
+// not all are.
+index_t full_layers(const config::Deck& layout, index_t layers) {
+  if (layout.memory.recompute != Recompute::full) return 0;
+  const index_t most = layout.memory.recompute_layers;
+  return most == 0 ? layers : std::min(most, layers);
+}
+index_t plain_layers(const config::Deck& layout, index_t layers) {
+  if (layout.memory.recompute != Recompute::full) return 0;
+  return layers - full_layers(layout, layers);
+}
+// Those whose scores are made again.
+index_t again_layers(const config::Deck& layout, index_t layers) {
+  return layout.memory.recompute == Recompute::selective ? layers
+                                                         : full_layers(layout, layers);
+}
+
+// Scores that a stage keeps beside what its plan has.
+double scores_of_stage(const Machine& machine, const config::Deck& deck,
+                       const step::ModelPart& part, const step::MemoryPlan& plan) {
+  const double scores = scores_of_layer(machine, deck);
+  double kept = again_layers(deck, deck.model.layers) > 0 ? scores : 0.0;
+  for (std::size_t chunk = 0; chunk < part.ranges.size(); ++chunk) {
+    const index_t layers = part.blueprint.layers_in(part.ranges[chunk]);
+    kept += plan.workspace.slots.at(chunk) *
+            as_double(layers - again_layers(deck, layers)) * scores;
+  }
+  return kept;
+}
+
+LayoutMemory memory_of(const step::MemoryPlan& plan, double reserved) {
+  const auto bytes = [](std::size_t count) { return static_cast<double>(count); };
+  return {.weights = bytes(plan.weights),
+          .gradients = bytes(plan.gradients),
+          .optimizer = bytes(plan.optimizer),
+          .activations = bytes(plan.saved() + plan.workspace.held_bytes()),
+          .scratch = bytes(plan.workspace.scratch),
+          .other = bytes(plan.batch + plan.buffers + plan.products + plan.generation),
+          .reserved = reserved};
+}
+
+// The first of the stages whose chunks have as many layers at the same places.
+std::vector<int> stages_that_differ(const PipelineShape& shape,
+                                    const std::vector<index_t>& split) {
+  std::set<std::vector<std::pair<StagePlace, index_t>>> seen;
+  std::vector<int> stages;
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    std::vector<std::pair<StagePlace, index_t>> chunks;
+    for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+      const int piece = shape.piece(stage, chunk);
+      chunks.emplace_back(place_of(shape, piece), split.at(extent(piece)));
+    }
+    if (seen.insert(std::move(chunks)).second) stages.push_back(stage);
+  }
+  return stages;
+}
+
+// Of ZeRO, what is left of state that `own` bytes are of.
+struct Shares {
+  double state = 1.0, gradients = 1.0, master = 1.0, copy = 1.0;
+};
+Shares shares_of(const config::Deck& layout, bool is_narrow) {
+  const int zero = layout.parallel.zero;
+  const double part = 1.0 / (layout.parallel.data * layout.parallel.context);
+  return {.state = zero >= 1 ? part : 1.0,
+          .gradients = zero >= 2 ? part : 1.0,
+          .master = zero == 3 || (zero >= 1 && is_narrow) ? part : 1.0,
+          .copy = zero == 3 ? part : 1.0};
+}
+
+// Two units take turns where gradients (and weights) are whole for a pass; the words have
+// room of their own.
+double zero_buffers(const config::Deck& layout, double layer_elements,
+                    double own_elements, bool is_narrow) {
+  if (layout.parallel.zero < 2) return 0.0;
+  const double gradient =
+      layout.precision.gradients == config::Gradients::fp32 ? 4.0 : 2.0;
+  const double weight = is_narrow ? 2.0 : 4.0;
+  const double each = gradient + (layout.parallel.zero == 3 ? weight : 0.0);
+  return each * (2.0 * layer_elements + own_elements);
+}
+
+MemoryModel::Slots find_slots(const PipelineShape& shape, PipelineSchedule kind,
+                              int stage) {
+  const schedule::OrderOf order_of = order_by_rule(shape, kind);
+  const schedule::Order order = order_of(stage);
+  MemoryModel::Slots slots{.saved = {}, .held = {}, .buffers = 0.0};
+  if (shape.stages > 1) {
+    slots.buffers = schedule::with_messages(shape, order_of, stage).buffers;
+  }
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+    slots.saved.push_back(schedule::slot_count(order, chunk));
+    slots.held.push_back(schedule::held_count(order, chunk));
+  }
+  return slots;
+}
+
+// Of a message between stages, put together.
+double border_bytes(const Workload& workload, const config::Deck& layout) {
+  for (const MessageTally& message :
+       workload.chunk(StagePlace::inner).around.messages()) {
+    if (message.operation != "send") continue;
+    const int slices = layout.parallel.sequence ? 1 : layout.parallel.tensor;
+    return as_double(message.bytes) / as_double(message.calls) * slices;
+  }
+  return 0.0;
+}
+
+}  // namespace
+
+// What layouts of the same kind have in common; `plain_layer`: one that is not made
+// again.
+struct MemoryModel::Kind {
+  const Machine& machine;
+  const Workload& workload;
+  const Work& plain_layer;
+  const config::Deck& layout;
+  const std::vector<index_t>& split;
+};
+
+// A step of more micro-batches than these repeats itself in its middle, but for one that
+// has them all in flight.
+auto MemoryModel::slots_of(const config::Deck& layout, int stage) -> const Slots& {
+  constexpr int kEnough = 4;
+  PipelineShape shape = pipeline_shape(layout);
+  const int enough = kEnough * shape.stages;
+  const bool repeats = layout.parallel.schedule != PipelineSchedule::gpipe;
+  if (repeats && shape.microbatches > enough) {
+    shape.microbatches = enough + shape.microbatches % shape.stages;
+  }
+  const SlotsKey key{shape.stages, shape.chunks, shape.microbatches, stage,
+                     layout.parallel.schedule};
+  const auto found = slots_.find(key);
+  if (found != slots_.end()) return found->second;
+  return slots_.emplace(key, find_slots(shape, layout.parallel.schedule, stage))
+      .first->second;
+}
+
+LayoutMemory MemoryModel::stage_memory(const Kind& kind, int stage) {
+  const auto& [machine, workload, plain_layer, layout, split] = kind;
+  const PipelineShape shape = pipeline_shape(layout);
+  const bool is_narrow = layout.precision.compute != config::Precision::fp32;
+  const Shares shares = shares_of(layout, is_narrow);
+  // Of a narrow type there are 4 bytes of master weights and 2 of a copy.
+  const double kept =
+      is_narrow ? (2.0 * shares.master + shares.copy) / 3.0 : shares.master;
+  const double scores = scores_of_layer(machine, layout);
+  LayoutMemory memory{.scratch = 0.0, .reserved = machine.device.reserved};
+  const Slots& slots = slots_of(layout, stage);
+  double most_held = 0.0, own_elements = 0.0;
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+    const int piece = shape.piece(stage, chunk);
+    const Work& own = workload.chunk(place_of(shape, piece)).own;
+    const index_t layers = split.at(extent(piece));
+    const index_t plain = plain_layers(layout, layers);
+    double saved = as_double(layers - again_layers(layout, layers)) * scores;
+    const auto add = [&](const Work& work, double times) {
+      memory.weights += times * kept * work.memory.weights;
+      memory.gradients += times * shares.gradients * work.memory.gradients;
+      memory.optimizer += times * shares.state * work.memory.optimizer;
+      saved += times * work.memory.saved;
+    };
+    add(own, 1.0);
+    add(workload.layer, as_double(layers - plain));
+    add(plain_layer, as_double(plain));
+    const double held = own.memory.held + as_double(layers) * workload.layer.memory.held;
+    most_held = std::max(most_held, held);
+    memory.activations += slots.saved[extent(chunk)] * saved;
+    memory.activations += slots.held[extent(chunk)] * held;
+    memory.scratch = std::max(memory.scratch, own.memory.scratch);
+    memory.other = std::max(memory.other, own.memory.other);
+    own_elements += own.elements;
+  }
+  memory.activations += most_held;  // of the pass that is under way
+  memory.scratch += workload.layer.memory.scratch;
+  if (again_layers(layout, layout.model.layers) > 0) memory.scratch += scores;
+  memory.other += slots.buffers * border_bytes(workload, layout);
+  memory.other += zero_buffers(layout, workload.layer.elements, own_elements, is_narrow);
+  return memory;
+}
+
+LayoutMemory MemoryModel::of(const Machine& machine, Workloads& workloads,
+                             const config::Deck& layout,
+                             const std::vector<index_t>& split) {
+  const Workloads::Key key = workload_key(layout);
+  const Workloads::Key plain = plain_key(key);
+  const Workload& workload = workloads.of(key);
+  const Kind kind{machine, workload, workloads.of(plain).layer, layout, split};
+  LayoutMemory most;
+  for (const int stage : stages_that_differ(pipeline_shape(layout), split)) {
+    const LayoutMemory memory = stage_memory(kind, stage);
+    if (memory.total() > most.total()) most = memory;
+  }
+  return most;
+}
+
+LayoutMemory planned_memory(const Machine& machine, const config::Deck& deck) {
+  const step::Sharing shared = step::sharing(deck);
+  const step::StepShape shape = step::step_shape(deck);
+  const step::PipelinePlans plans(shared.pipeline, model::make_blueprint(deck.model),
+                                  shape);
+  const std::vector<index_t> split(shared.pipeline.split.begin(),
+                                   shared.pipeline.split.end());
+  LayoutMemory most;
+  for (const int stage : stages_that_differ(pipeline_shape(deck), split)) {
+    const auto replica =
+        step::make_replica(deck, planned_groups(deck.parallel, stage), shared);
+    const step::MemoryPlan plan =
+        with_all_else(replica->plan_step(shape, plans).memory, *replica, deck);
+    LayoutMemory memory = memory_of(plan, machine.device.reserved);
+    memory.activations += scores_of_stage(machine, deck, replica->part(), plan);
+    if (memory.total() > most.total()) most = memory;
+  }
+  return most;
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,308 @@
+// plan/plan_report.cpp — see plan_report.hpp.
+//
+// The table has one line of reasons for each grid that was not taken, since whoever plans
+// wants to know what another grid would cost, not which other variants of the best one
+// are nearly as good. What would be faster if it fitted stands apart: it tells how much
+// memory is worth. The deck that is written is a resolved one, so that it trains as it
+// was planned whatever later versions take for defaults.
+#include "plan/plan_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/format.hpp"
+#include "base/plural.hpp"
+#include "config/capability.hpp"
+#include "config/load.hpp"
+#include "io/json.hpp"
+#include "plan/counts.hpp"
+#include "schedule/balance.hpp"
+#include "step/deck_model.hpp"
+
+namespace trireme::plan {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kTera = 1e12, kSecondsOfDay = 86400.0;
+
+std::string report_line(const std::string& name, const std::string& value) {
+  return fmt::format("  {:<26}{}\n", name, value);
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 1.0 ? fmt::format("{:.1f} ms", 1e3 * seconds)
+                       : fmt::format("{:.2f} s", seconds);
+}
+
+// Another layout beside the best, and why it is not the best.
+std::string other_text(const Plan& plan, const std::string& why) {
+  return fmt::format("  {:<18}{:>9}  {}\n      {}\n", plan.layout.grid_text(),
+                     seconds_text(plan.seconds()), why, plan.layout.text());
+}
+
+struct MemoryPart {
+  const char* name;
+  double LayoutMemory::*bytes;
+};
+constexpr MemoryPart kMemoryParts[] = {
+    {"weights", &LayoutMemory::weights},     {"gradients", &LayoutMemory::gradients},
+    {"optimizer", &LayoutMemory::optimizer}, {"activations", &LayoutMemory::activations},
+    {"scratch", &LayoutMemory::scratch},     {"buffers", &LayoutMemory::other},
+    {"libraries", &LayoutMemory::reserved}};
+
+std::string key_of(std::string name) {
+  std::ranges::replace(name, ' ', '_');
+  return name;
+}
+
+Json layout_json(const Layout& layout) {
+  return {{"tensor", layout.tensor},
+          {"pipeline", layout.pipeline},
+          {"virtual_pipeline", layout.chunks},
+          {"data", layout.data},
+          {"sequence", layout.sequence},
+          {"zero", layout.zero},
+          {"schedule", config::name_of(layout.schedule)},
+          {"micro", layout.micro},
+          {"recompute", config::name_of(layout.recompute)}};
+}
+
+const char* name_of(Schedule schedule) {
+  switch (schedule) {
+    case Schedule::estimated:
+      return "estimated";
+    case Schedule::by_rule:
+      return "simulated by rule";
+    case Schedule::of_run:
+      return "simulated as a run";
+  }
+  return "";
+}
+
+// "bubble +3.1 s, optimizer +0.2 s".
+std::string why_slower(const Plan& best, const Plan& other) {
+  std::string text;
+  for (const LostTime& lost : lost_time(best, other)) {
+    text += fmt::format("{}{} +{}", text.empty() ? "" : ", ", lost.part,
+                        seconds_text(lost.seconds));
+  }
+  return text.empty() ? "a little of everything" : text;
+}
+
+Json lost_json(const Plan& best, const Plan& other) {
+  Json list = Json::array();
+  for (const LostTime& lost : lost_time(best, other)) {
+    list.push_back({{"part", key_of(lost.part)}, {"seconds", lost.seconds}});
+  }
+  return list;
+}
+
+// What predictions follow from, so that a file of results stands by itself.
+Json machine_json(const Machine& machine) {
+  Json result, levels = Json::array();
+  for (const auto& [key, number] : machine_numbers(machine)) result[key] = number;
+  for (const NetworkLevel& level : machine.network) {
+    levels.push_back({{"name", level.name},
+                      {"devices", level.devices},
+                      {"bandwidth", level.bandwidth},
+                      {"latency", level.latency}});
+  }
+  result["network.levels"] = levels;
+  result["software.name"] = machine.software.name;
+  return result;
+}
+
+Json plan_json(const Plan& plan, double nominal) {
+  const Prediction& prediction = plan.prediction;
+  Json parts, memory;
+  for (const NamedPart& part : step_parts()) {
+    parts[key_of(part.name)] = prediction.parts.*part.seconds;
+  }
+  for (const MemoryPart& part : kMemoryParts) {
+    memory[part.name] = plan.memory.*part.bytes;
+  }
+  memory["total"] = plan.memory.total();
+  return {{"layout", layout_json(plan.layout)},
+          {"step_seconds", plan.seconds()},
+          {"pipeline", name_of(prediction.schedule)},
+          {"parts", parts},
+          {"model_tflops", prediction.model_rate() / kTera},
+          {"hardware_tflops", prediction.hardware_rate() / kTera},
+          {"share_of_peak", prediction.model_rate() / nominal},
+          {"memory", memory}};
+}
+
+// Kinds of models that cannot be planned, by what the deck says.
+void require_plannable(const config::Deck& deck) {
+  for (const config::NotTrained& lack : config::not_trained(deck)) {
+    TRIREME_REQUIRE_INPUT(lack.told == config::Told::memory,
+                          "{}: {} cannot be planned yet ({})", lack.key, lack.value,
+                          lack.reason);
+  }
+}
+
+// As a run deals them; other programs deal evenly what is not dealt by the deck.
+std::vector<index_t> dealt_layers(const Machine& machine, const config::Deck& deck) {
+  if (machine.software.is_other()) return split_of(deck);
+  const schedule::Split dealt = step::pipeline_layout(deck).split;
+  return {dealt.begin(), dealt.end()};
+}
+
+double nominal_peak(const Machine& machine, const config::Deck& deck) {
+  return machine.device.nominal_peak.of(step::compute_type(deck));
+}
+
+}  // namespace
+
+double PlanReport::tokens() const {
+  if (options.tokens > 0.0) return options.tokens;
+  return as_double(deck.run.steps.steps * deck.batch.global * deck.model.sequence);
+}
+
+double PlanReport::days() const {
+  const double of_step = as_double(deck.batch.global * deck.model.sequence);
+  return tokens() / of_step * best().seconds() / kSecondsOfDay;
+}
+
+std::string PlanReport::best_text() const {
+  const Plan& plan = best();
+  const Prediction& prediction = plan.prediction;
+  const double peak = nominal_peak(machine, deck);
+  std::string text =
+      options.is_fixed
+          ? fmt::format("deck '{}' on {} of {}\n", deck.name,
+                        format_plural(options.devices, "device"), machine.name)
+          : fmt::format("deck '{}' on {} of {}: of {} {} fit\n", deck.name,
+                        format_plural(options.devices, "device"), machine.name,
+                        format_plural(result.legal, "layout"),
+                        format_grouped(result.fitting));
+  if (machine.software.is_other()) {
+    text += fmt::format("as with {} in place of Trireme\n", machine.software.name);
+  }
+  text += options.is_fixed ? "\nlayout of the deck\n" : "\nfastest layout\n";
+  text += report_line("tensor x pipeline x data", plan.layout.grid_text());
+  text += fmt::format("      {}\n", plan.layout.text());
+  const bool is_estimate = prediction.schedule == Schedule::estimated;
+  text += report_line("step",
+                      seconds_text(plan.seconds()) +
+                          (is_estimate ? ", by a formula: it has too many passes" : ""));
+  text += report_line("rate of a device",
+                      fmt::format("{} of the model ({:.0f} % of the nominal peak)",
+                                  format_flops(prediction.model_rate() / kTera),
+                                  100.0 * prediction.model_rate() / peak));
+  text += report_line(
+      "", format_flops(prediction.hardware_rate() / kTera) + " with what is made again");
+  text += report_line("memory", fmt::format("{} of {}", format_bytes(plan.memory.total()),
+                                            format_bytes(machine.device.memory)));
+  const std::string lasting = days() < 1.0 ? format_duration(days() * kSecondsOfDay)
+                                           : fmt::format("{:.1f} days", days());
+  return text + report_line("training", fmt::format("{} for {}", lasting,
+                                                    format_count(tokens(), "token")));
+}
+
+std::string PlanReport::parts_text() const {
+  std::string text = "\na step's time\n";
+  for (const NamedPart& part : step_parts()) {
+    const double seconds = best().prediction.parts.*part.seconds;
+    if (seconds <= 0.0) continue;
+    text += fmt::format("  {:<26}{:>10}{:>6.1f} %\n", part.name, seconds_text(seconds),
+                        100.0 * seconds / best().seconds());
+  }
+  return text;
+}
+
+std::string PlanReport::memory_text() const {
+  std::string text = "\nmemory of a device, of the stage that takes most\n";
+  for (const MemoryPart& part : kMemoryParts) {
+    const double bytes = best().memory.*part.bytes;
+    if (bytes <= 0.0) continue;
+    text += fmt::format("  {:<26}{:>10}\n", part.name, format_bytes(bytes));
+  }
+  const double excess = best().memory.total() - machine.device.memory;
+  if (excess <= 0.0) return text;
+  return text + fmt::format("  it does not fit: {} too much\n", format_bytes(excess));
+}
+
+std::string PlanReport::others_text() const {
+  std::string text;
+  for (std::size_t i = 1; i < result.plans.size(); ++i) {
+    if (i == 1) text += "\nnext, and where their time goes\n";
+    text += other_text(result.plans[i], why_slower(best(), result.plans[i]));
+  }
+  if (options.is_fixed || result.too_large.empty()) return text;
+  text += "\nfaster, but too large\n";
+  for (const Plan& plan : result.too_large) {
+    const double excess = plan.memory.total() - machine.device.memory;
+    text += other_text(plan, format_bytes(excess) + " too much");
+  }
+  return text;
+}
+
+std::string PlanReport::text() const {
+  return best_text() + parts_text() + memory_text() + others_text();
+}
+
+std::string PlanReport::json() const {
+  const double peak = nominal_peak(machine, deck);
+  Json plans = Json::array(), too_large = Json::array();
+  for (const Plan& plan : result.plans) {
+    plans.push_back(plan_json(plan, peak));
+    plans.back()["loses"] = lost_json(best(), plan);
+  }
+  for (const Plan& plan : result.too_large) {
+    too_large.push_back(plan_json(plan, peak));
+    too_large.back()["excess"] = plan.memory.total() - machine.device.memory;
+  }
+  const Json result_json = {{"deck", deck.name},
+                            {"machine", machine.name},
+                            {"devices", options.devices},
+                            {"fixed", options.is_fixed},
+                            {"legal", result.legal},
+                            {"fitting", result.fitting},
+                            {"tokens", tokens()},
+                            {"days", days()},
+                            {"device_memory", machine.device.memory},
+                            {"machine_file", machine_json(machine)},
+                            {"plans", plans},
+                            {"too_large", too_large}};
+  return io::json_text(result_json, 2) + "\n";
+}
+
+std::string PlanReport::deck_text() const {
+  const Plan& plan = best();
+  return fmt::format("# Layout for {} of {} by trireme plan: {}, {}.\n",
+                     format_plural(options.devices, "device"), machine.name,
+                     plan.layout.grid_text(), plan.layout.text()) +
+         config::resolved_text(deck);
+}
+
+PlanReport make_plan(const config::Deck& deck, const Machine& machine,
+                     const PlanOptions& options) {
+  require_plannable(deck);
+  TRIREME_REQUIRE_INPUT(options.devices <= machine.network.back().devices,
+                        "{} has {}, {} are asked for", machine.name,
+                        format_plural(machine.network.back().devices, "device"),
+                        options.devices);
+  PlanReport report{.machine = machine, .deck = deck, .options = options, .result = {}};
+  PerformanceModel model(machine, deck);
+  if (options.is_fixed) {
+    report.deck.parallel.stages = dealt_layers(machine, deck);
+    report.result.plans = {plan_of(model, report.deck)};
+    report.result.legal = 1;
+    const bool fits = report.best().memory.total() <= machine.device.memory;
+    report.result.fitting = fits ? 1 : 0;
+    return report;
+  }
+  report.result = search(model, deck, options.devices);
+  set_layout(report.deck, report.best().layout);
+  return report;
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,93 @@
+// `trireme plan`: predictions, the search, its deck, and what it refuses.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "regression/cli/workplace.hpp"
+
+namespace trireme::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class Plan : public Workplace {
+ protected:
+  static std::string deck_file() { return source_file("inputs/gpt/ptd-p-18.4b.yaml"); }
+  static std::string selene() {
+    return source_file("inputs/machines/selene-trireme.yaml");
+  }
+};
+
+// The deck that a search writes is one that a dry run takes, and a plan of that deck says
+// the same of it.
+TEST_F(Plan, WritesADeckThatTakesWhatItSays) {
+  const fs::path found = scratch_ / "found.yaml", file = scratch_ / "plan.json";
+  const RunResult searched =
+      trireme({"plan", deck_file(), "--machine", selene(), "--devices", "256", "--out",
+               found, "--json", file});
+  ASSERT_EQ(searched.status, 0) << searched.err;
+  EXPECT_THAT(searched.err, IsEmpty());
+  EXPECT_THAT(searched.out, AllOf(HasSubstr("fastest layout"), HasSubstr("days for")));
+  const json result = json::parse(slurp(file));
+  const json& best = result["plans"][0];
+  EXPECT_EQ(best["layout"]["tensor"].get<int>() * best["layout"]["pipeline"].get<int>() *
+                best["layout"]["data"].get<int>(),
+            256);
+  const fs::path dry = scratch_ / "dry.json";
+  ASSERT_EQ(
+      trireme({"train", found, "--dry-run", "--ranks", "256", "--json", dry}).status, 0);
+  double most = 0.0;
+  const json planned = json::parse(slurp(dry));
+  for (const json& stage : planned["memory"]["stages"]) {
+    most = std::max(most, stage["total"].get<double>());
+  }
+  const double told = best["memory"]["total"].get<double>();
+  EXPECT_NEAR(most + best["memory"]["libraries"].get<double>(), told, 1e-6 * told);
+  EXPECT_LE(told, result["device_memory"].get<double>());
+  const RunResult fixed = trireme({"plan", found, "--machine", selene(), "--devices",
+                                   "256", "--fixed", "--json", file});
+  ASSERT_EQ(fixed.status, 0) << fixed.err;
+  const json again = json::parse(slurp(file));
+  EXPECT_NEAR(again["plans"][0]["step_seconds"].get<double>(),
+              best["step_seconds"].get<double>(), 1e-9);
+}
+
+TEST_F(Plan, RefusesWhatCannotBe) {
+  spill(scratch_ / "bad.yaml", "name: bad\ndevice: {memory: 80}\n");
+  expect_refusal(trireme({"plan", deck_file(), "--machine", scratch_ / "bad.yaml",
+                          "--devices", "8"}),
+                 {"the machine file has", "device.memory: 80", "bytes", "is missing"});
+  expect_refusal(trireme({"plan", deck_file(), "--machine", selene(), "--devices", "2"}),
+                 {"2 devices cannot hold the model", "too much"});
+  expect_refusal(trireme({"plan", deck_file(), "--machine", scratch_ / "none.yaml",
+                          "--devices", "8"}),
+                 {"none.yaml"});
+  expect_refusal(trireme({"plan"}), {"--machine FILE are needed", "--measure"});
+  expect_refusal(trireme({"plan", deck_file(), "--machine", selene(), "--fixed",
+                          "--devices", "8192", "--set", "batch.micro=1"}),
+                 {"has 4,480 devices, 8192 are asked for"});
+  for (const char* const tokens : {"nan", "-1", "0", "inf", "1e19"}) {
+    expect_refusal(trireme({"plan", deck_file(), "--machine", selene(), "--devices",
+                            "256", std::string("--tokens=") + tokens}),
+                   {"is no number of tokens"});
+  }
+  expect_refusal(trireme({"plan", "--measure", "--json", scratch_ / "host.json"}),
+                 {"--json requires DECK"});
+}
+
+// What is told of another program's machine says so, and a run of this one on the same
+// machine is another plan.
+TEST_F(Plan, SaysWhoseStepsItPredicts) {
+  const auto plan = [&](const std::string& machine) {
+    return trireme({"plan", deck_file(), "--machine",
+                    source_file("inputs/machines/" + machine), "--fixed", "--devices",
+                    "256"});
+  };
+  EXPECT_THAT(plan("selene.yaml").out, HasSubstr("as with Megatron-LM of 2021 in place"));
+  EXPECT_THAT(plan("selene-trireme.yaml").out, testing::Not(HasSubstr("in place of")));
+}
+
+}  // namespace
+}  // namespace trireme::test

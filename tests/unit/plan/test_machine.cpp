@@ -1,0 +1,302 @@
+// Machine files: those of inputs/machines, what is wrong with bad ones, and the page of
+// their keys.
+#include "plan/machine.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "config/deck_error.hpp"
+#include "unit/plan/published_rows.hpp"
+
+namespace trireme::plan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string small_file() {
+  return "name: small\n"
+         "device:\n"
+         "  name: device\n"
+         "  memory: 16e9\n"
+         "  multiprocessors: 10\n"
+         "  nominal_peak: {fp32: 10e12}\n"
+         "  gemm_peak: {fp32: 8e12}\n"
+         "  gemm_share: 0.9\n"
+         "  tiles: [{rows: 64, columns: 64, share: 1}]\n"
+         "  wave: 1e-6\n"
+         "  launch: 2e-6\n"
+         "  bandwidth: 100e9\n"
+         "  row_share: 0.8\n"
+         "network:\n"
+         "  levels:\n"
+         "    - {name: node, devices: 4, bandwidth: 50e9, latency: 1e-6}\n"
+         "    - {name: fabric, devices: 64, bandwidth: 5e9, latency: 5e-6}\n";
+}
+
+std::string with(std::string text, const std::string& old, const std::string& by) {
+  const std::size_t at = text.find(old);
+  TRIREME_REQUIRE(at != std::string::npos, "no '{}' in the text", old);
+  return text.replace(at, old.size(), by);
+}
+
+std::string machine_problem(const std::string& text) {
+  try {
+    parse_machine(text, "small.yaml");
+  } catch (const config::DeckErrors& errors) {
+    return errors.what();
+  }
+  return "";
+}
+
+TEST(Machine, IsWhatItsFileSays) {
+  const Machine machine = parse_machine(small_file(), "small.yaml");
+  EXPECT_EQ(machine.name, "small");
+  EXPECT_EQ(machine.device.memory, 16e9);
+  EXPECT_EQ(machine.device.multiprocessors, 10);
+  EXPECT_EQ(machine.device.gemm_peak.of(DType::float32), 8e12);
+  EXPECT_EQ(machine.device.gemm_peak.of(DType::bfloat16), 0.0);
+  ASSERT_EQ(machine.network.size(), 2u);
+  EXPECT_EQ(machine.network[0].name, "node");
+  EXPECT_EQ(machine.network[1].name, "fabric");
+  EXPECT_EQ(machine.software.attention, AttentionKind::fused);
+  EXPECT_EQ(machine.software.zero3_share, 1.0);
+}
+
+TEST(Machine, FilesOfTheRepositoryCanBeRead) {
+  int files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::source_path("inputs/machines"))) {
+    EXPECT_NO_THROW(load_machine(entry.path().string())) << entry.path();
+    ++files;
+  }
+  EXPECT_GE(files, 7);
+}
+
+std::string with_shares(const std::string& shares) {
+  return with(small_file(), "gemm_share: 0.9", "gemm_share: " + shares);
+}
+
+TEST(Machine, HasNumbersForEachType) {
+  const Machine same = parse_machine(small_file(), "small.yaml");
+  EXPECT_EQ(same.device.gemm_share.bf16, 0.9);
+  EXPECT_EQ(same.device.update_share.fp32, same.device.row_share.fp32);
+  const Machine own = parse_machine(with_shares("{fp32: 0.7, bf16: 0.5}"), "small.yaml");
+  EXPECT_EQ(own.device.gemm_share.fp32, 0.7);
+  EXPECT_EQ(own.device.gemm_share.bf16, 0.5);
+  EXPECT_THAT(machine_problem(with_shares("{bf16: 0.5}")),
+              AllOf(HasSubstr("device.gemm_share"), HasSubstr("has none of fp32")));
+  EXPECT_THAT(machine_problem(with_shares("{fp8: 0.5}")),
+              HasSubstr("has a key 'fp8'; a number for all types, or a map"));
+  EXPECT_THAT(machine_problem(with_shares("{fp32: 5}")),
+              HasSubstr("fp32: 5 is too large"));
+}
+
+TEST(Machine, TellsItsNumbersByTheirKeys) {
+  const auto numbers = machine_numbers(parse_machine(small_file(), "small.yaml"));
+  EXPECT_THAT(numbers, ::testing::Contains(::testing::Pair("device.memory", 16e9)));
+  EXPECT_THAT(numbers,
+              ::testing::Contains(::testing::Pair("device.gemm_peak.fp32", 8e12)));
+  EXPECT_THAT(
+      numbers,
+      Not(::testing::Contains(::testing::Pair("device.gemm_peak.bf16", ::testing::_))));
+}
+
+class MachineBase : public ::testing::Test {
+ protected:
+  MachineBase() { std::filesystem::create_directories(place_); }
+  ~MachineBase() override { std::filesystem::remove_all(place_); }
+  std::string spill(const std::string& name, const std::string& text) const {
+    std::ofstream(place_ / name) << text;
+    return (place_ / name).string();
+  }
+  std::string problem_of(const std::string& file) const {
+    try {
+      load_machine(file);
+    } catch (const config::DeckErrors& errors) {
+      return errors.what();
+    }
+    return "";
+  }
+
+ private:
+  std::filesystem::path place_ =
+      std::filesystem::temp_directory_path() / fmt::format("machines-{}", ::getpid());
+};
+
+// What a file says goes before what its base says, key by key.
+TEST_F(MachineBase, IsWhatAFileDoesNotSay) {
+  spill("small.yaml", small_file());
+  spill("middle.yaml", "base: small.yaml\ndevice: {memory: 32e9, launch: 5e-6}\n");
+  const Machine machine = load_machine(
+      spill("top.yaml",
+            "base: middle.yaml\nname: top\ndevice: {launch: 3e-6}\nnetwork:\n  levels:\n"
+            "    - {name: all, devices: 2, bandwidth: 1e9, latency: 0}\n"));
+  EXPECT_EQ(machine.name, "top");
+  EXPECT_EQ(machine.device.memory, 32e9);
+  EXPECT_EQ(machine.device.launch, 3e-6);
+  EXPECT_EQ(machine.device.bandwidth, 100e9);
+  EXPECT_EQ(machine.network.size(), 1u);
+}
+
+TEST_F(MachineBase, HasItsErrorsAtItsPlace) {
+  spill("small.yaml", with(small_file(), "launch: 2e-6", "launch: 2"));
+  EXPECT_THAT(
+      problem_of(spill("top.yaml", "base: small.yaml\nnames: top\n")),
+      AllOf(HasSubstr("2 errors"), HasSubstr("small.yaml:11"), HasSubstr("top.yaml:2")));
+  EXPECT_THAT(problem_of(spill("alone.yaml", "base: none.yaml\n")),
+              AllOf(HasSubstr("base: none.yaml"), HasSubstr("alone.yaml:1")));
+  EXPECT_THAT(problem_of(spill("ring.yaml", "base: ring.yaml\n")),
+              HasSubstr("files go round in a ring"));
+  EXPECT_THAT(problem_of(spill("list.yaml", "base: [1]\n")), HasSubstr("base: "));
+}
+
+// What is assumed of GPUs is the same of all of them; where files share it by a base it
+// cannot differ.
+TEST(Machine, FilesOfGpusAssumeTheSame) {
+  const Machine a = test::machine_named("selene-trireme"),
+                b = test::machine_named("dgx2-v100"),
+                c = test::machine_named("perlmutter-gpu");
+  for (const Machine* other : {&b, &c}) {
+    EXPECT_EQ(other->device.row_share.fp16, a.device.row_share.fp16);
+    EXPECT_EQ(other->device.attention_share.fp16, a.device.attention_share.fp16);
+    EXPECT_EQ(other->device.wave, a.device.wave);
+    EXPECT_EQ(other->device.launch, a.device.launch);
+    ASSERT_EQ(other->device.tiles.size(), a.device.tiles.size());
+    for (std::size_t i = 0; i < a.device.tiles.size(); ++i) {
+      EXPECT_EQ(other->device.tiles[i].rows, a.device.tiles[i].rows);
+      EXPECT_EQ(other->device.tiles[i].columns, a.device.tiles[i].columns);
+      EXPECT_EQ(other->device.tiles[i].share, a.device.tiles[i].share);
+    }
+    ASSERT_EQ(other->network.size(), a.network.size());
+    for (std::size_t i = 0; i < a.network.size(); ++i) {
+      EXPECT_EQ(other->network[i].latency, a.network[i].latency);
+    }
+  }
+  // Of nominal rates: products, memory, links inside a node and out of it.
+  const auto shares = [](const Machine& m, double memory, double inside, double outside) {
+    return std::vector<double>{
+        m.device.gemm_peak.fp16 / m.device.nominal_peak.fp16, m.device.bandwidth / memory,
+        m.network[0].bandwidth / inside, m.network[1].bandwidth / outside};
+  };
+  const std::vector<double> of_a = shares(a, 2039e9, 300e9, 25e9),
+                            of_b = shares(b, 900e9, 150e9, 6.25e9),
+                            of_c = shares(c, 1555e9, 300e9, 25e9);
+  const std::vector<double> rule = {0.87, 0.88, 0.77, 0.88};
+  for (std::size_t i = 0; i < rule.size(); ++i) {
+    EXPECT_NEAR(of_a[i], rule[i], 0.002);
+    EXPECT_NEAR(of_b[i], rule[i], 0.002);
+    EXPECT_NEAR(of_c[i], rule[i], 0.002);
+  }
+}
+
+// 100 GB/s, and 80 GB, in the units that people speak in.
+TEST(MachineErrors, NameTheUnitOfAbsurdValues) {
+  EXPECT_THAT(machine_problem(with(small_file(), "bandwidth: 100e9", "bandwidth: 100")),
+              AllOf(HasSubstr("the machine file has 1 error"),
+                    HasSubstr("device.bandwidth: 100   (small.yaml:12)"),
+                    HasSubstr("is too small"), HasSubstr("bytes/s")));
+  EXPECT_THAT(machine_problem(with(small_file(), "memory: 16e9", "memory: 16")),
+              AllOf(HasSubstr("device.memory: 16 "), HasSubstr(" bytes")));
+  EXPECT_THAT(machine_problem(with(small_file(), "launch: 2e-6", "launch: 2")),
+              AllOf(HasSubstr("device.launch: 2 "), HasSubstr("is too large"),
+                    HasSubstr("0 to 0.01 seconds")));
+  EXPECT_THAT(
+      machine_problem(with(small_file(), "bandwidth: 5e9", "bandwidth: 5")),
+      AllOf(HasSubstr("network.levels"), HasSubstr("line 17: bandwidth: 5 is too small"),
+            HasSubstr("bytes/s"), HasSubstr("nearest: 1000000)"),
+            Not(HasSubstr("network.levels: 1000000"))));
+}
+
+TEST(MachineErrors, AreSaidAllAtOnce) {
+  std::string text = with(small_file(), "  launch: 2e-6\n", "");
+  text = with(text, "gemm_share: 0.9", "gemm_share: 9");
+  text = with(text, "row_share", "rowshare");
+  EXPECT_THAT(
+      machine_problem(text),
+      AllOf(HasSubstr("4 errors"), HasSubstr("device.launch"), HasSubstr("is missing"),
+            HasSubstr("0 to 0.01 seconds"), HasSubstr("device.gemm_share: 9"),
+            HasSubstr("device.rowshare: 0.8"), HasSubstr("nearest: device.row_share")));
+}
+
+TEST(MachineErrors, AreOfWhatNoMachineIs) {
+  EXPECT_THAT(machine_problem(with(small_file(), "{fp32: 8e12}", "{fp32: 12e12}")),
+              AllOf(HasSubstr("device.gemm_peak: fp32: 12000000000000"),
+                    HasSubstr("is more than the nominal peak"), HasSubstr("FLOP/s")));
+  EXPECT_THAT(machine_problem(with(small_file(), "  gemm_peak: {fp32: 8e12}\n", "")),
+              AllOf(HasSubstr("device.gemm_peak"), HasSubstr("is missing")));
+  EXPECT_THAT(machine_problem(with(small_file(), "devices: 64", "devices: 62")),
+              HasSubstr("each holds a whole number of those inside it"));
+  EXPECT_THAT(machine_problem(with(small_file(), "bandwidth: 50e9", "bandwidth: 50e6")),
+              HasSubstr("level 'node' has a bandwidth of 50000000, in bytes/s, the one"));
+  EXPECT_THAT(machine_problem(
+                  with(small_file(), "memory: 16e9", "memory: 16e9\n  reserved: 20e9")),
+              AllOf(HasSubstr("device.reserved: 20000000000"),
+                    HasSubstr("is all of device.memory")));
+  EXPECT_THAT(machine_problem(with(small_file(), "devices: 64", "devices: 4")),
+              HasSubstr("levels go from the inside out"));
+  EXPECT_THAT(machine_problem(with(small_file(), "rows: 64, ", "")),
+              HasSubstr("has an entry without 'rows'"));
+  EXPECT_THAT(machine_problem(with(small_file(), "rows: 64", "row: 64")),
+              HasSubstr("has a key 'row' that is not known here"));
+}
+
+TEST(MachineErrors, AreOfTextsThatAreNoMachine) {
+  EXPECT_THAT(machine_problem(""), HasSubstr("is empty"));
+  EXPECT_THAT(machine_problem("- 1\n"), HasSubstr("is not a map of keys"));
+  EXPECT_THAT(machine_problem(small_file() + "name: other\n"),
+              HasSubstr("stands here a second time"));
+  EXPECT_THAT(machine_problem(with(small_file(), "name: small", "device: [1")),
+              Not(::testing::IsEmpty()));
+  EXPECT_THROW(load_machine("no such file.yaml"), InputError);
+}
+
+const char* const kKeysIntroduction = R"(# Machine files: every key
+
+<!-- Written by the program from its own table of keys (src/plan/machine.cpp). After a change there:
+     TRIREME_UPDATE_DOCS=1 ctest --test-dir build/release -R unit.plan.machine -->
+
+A machine that [`trireme plan`](planner.md) predicts steps on is described by one YAML file;
+`inputs/machines/` has commented ones. All numbers are in SI units: FLOP/s, bytes/s, bytes, seconds,
+never GB or ms. The whole file is checked, and everything that is wrong is shown at once; keys that
+are not listed are errors. With `base: other.yaml`, a file beside it, it has that file's keys where it
+does not say them itself; lists are taken whole. A number for each type of products is given once
+for all, or as a map: `{fp32: 0.9, bf16: 0.8}`.
+
+| Key | Unit | Default | Allowed | Meaning |
+|---|---|---|---|---|
+)";
+
+std::string page_of_machine_keys() {
+  std::string page = kKeysIntroduction;
+  for (const MachineKeyInfo& key : machine_keys()) {
+    page += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.path,
+                        key.unit.empty() ? "–" : key.unit,
+                        key.default_value.empty() ? "must be given" : key.default_value,
+                        key.allowed, key.description);
+  }
+  return page;
+}
+
+TEST(MachinePage, IsWhatTheTableSays) {
+  const std::string path = test::source_path("docs/machine_files.md");
+  const std::string page = page_of_machine_keys();
+  if (std::getenv("TRIREME_UPDATE_DOCS") != nullptr) std::ofstream(path) << page;
+  std::ostringstream written;
+  written << std::ifstream(path).rdbuf();
+  EXPECT_EQ(written.str(), page)
+      << path << " is out of date: TRIREME_UPDATE_DOCS=1 ctest -R unit.plan.machine";
+}
+
+}  // namespace
+}  // namespace trireme::plan

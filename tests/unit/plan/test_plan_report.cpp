@@ -1,0 +1,149 @@
+// What `trireme plan` says, as text, as JSON and as a deck.
+#include "plan/plan_report.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/words.hpp"
+#include "step/deck_model.hpp"
+#include "unit/plan/published_rows.hpp"
+
+namespace trireme::plan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+config::Deck deck_of_175b() {
+  return test::deck_of({.layers = 96,
+                        .hidden = 12288,
+                        .heads = 96,
+                        .tensor = 8,
+                        .pipeline = 16,
+                        .chunks = 3,
+                        .data = 2,
+                        .global = 512});
+}
+
+PlanReport planned_175b(bool is_fixed) {
+  return make_plan(deck_of_175b(), test::machine_named("selene"),
+                   {.devices = 256, .is_fixed = is_fixed, .tokens = 300e9});
+}
+
+// A search takes a second.
+const PlanReport& searched_175b() {
+  static const PlanReport report = planned_175b(false);
+  return report;
+}
+
+TEST(PlanReport, FitsItsScreen) {
+  for (const std::string_view line : lines_of(searched_175b().text())) {
+    EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
+TEST(PlanReport, HasTheBestAndTheOthers) {
+  const PlanReport& plan = searched_175b();
+  EXPECT_THAT(plan.text(),
+              AllOf(HasSubstr("fastest layout"), HasSubstr("days for 300B tokens"),
+                    HasSubstr("a step's time"), HasSubstr("memory of a device"),
+                    HasSubstr("next, and where their time goes"),
+                    HasSubstr("faster, but too large"), HasSubstr("too much")));
+  EXPECT_NEAR(plan.days(), 300e9 / (512.0 * 2048) * plan.best().seconds() / 86400, 1e-6);
+}
+
+TEST(PlanReport, OfAFixedLayoutIsOfThatAlone) {
+  const PlanReport plan = planned_175b(true);
+  EXPECT_EQ(plan.best().layout, layout_of(deck_of_175b()));
+  EXPECT_THAT(plan.text(), AllOf(HasSubstr("layout of the deck"), HasSubstr("8 x 16 x 2"),
+                                 Not(HasSubstr("next,")), Not(HasSubstr("too large"))));
+}
+
+TEST(PlanReport, SaysThatAFixedLayoutDoesNotFit) {
+  config::Deck deck = deck_of_175b();
+  Machine machine = test::machine_named("selene");
+  machine.device.memory = 8e9;
+  const PlanReport plan = make_plan(deck, machine, {.devices = 256, .is_fixed = true});
+  EXPECT_THAT(plan.text(), HasSubstr("it does not fit: "));
+}
+
+TEST(PlanReport, IsJson) {
+  const PlanReport& plan = searched_175b();
+  const auto json = nlohmann::json::parse(plan.json());
+  EXPECT_EQ(json["devices"], 256);
+  ASSERT_EQ(json["plans"].size(), plan.result.plans.size());
+  const auto& first = json["plans"][0];
+  EXPECT_EQ(first["step_seconds"], plan.best().seconds());
+  EXPECT_EQ(first["layout"]["tensor"], plan.best().layout.tensor);
+  EXPECT_NEAR(first["model_tflops"].get<double>(),
+              plan.best().prediction.model_rate() / 1e12, 1e-9);
+  EXPECT_GE(first["hardware_tflops"], first["model_tflops"]);
+  EXPECT_EQ(first["memory"]["total"], plan.best().memory.total());
+  EXPECT_EQ(first["pipeline"], "simulated by rule");
+  EXPECT_TRUE(first["loses"].empty());
+  EXPECT_FALSE(json["plans"].back()["loses"].empty());
+  EXPECT_EQ(json["machine_file"]["device.memory"], 85.8e9);
+  EXPECT_EQ(json["machine_file"]["network.levels"][1]["name"], "InfiniBand");
+  for (const auto& large : json["too_large"]) {
+    EXPECT_EQ(large["excess"].get<double>(),
+              large["memory"]["total"].get<double>() - 85.8e9);
+  }
+  double sum = 0.0;
+  for (const auto& [name, seconds] : first["parts"].items()) sum += seconds.get<double>();
+  EXPECT_NEAR(sum, plan.best().seconds(), 1e-9);
+}
+
+TEST(PlanReport, IsADeck) {
+  const PlanReport& plan = searched_175b();
+  const config::Deck deck = config::parse_resolved(plan.deck_text(), 256);
+  EXPECT_EQ(layout_of(deck), plan.best().layout);
+  EXPECT_EQ(deck.model.layers, 96);
+}
+
+// Times of small models are not all zeros.
+TEST(PlanReport, TellsShortTimesInTheirUnits) {
+  const PlanReport plan =
+      make_plan(test::deck_of({.layers = 4, .hidden = 256, .heads = 4, .global = 64}),
+                test::machine_named("selene-trireme"), {.devices = 16});
+  EXPECT_THAT(plan.text(), Not(HasSubstr("+0.0")));
+  EXPECT_THAT(plan.text(), AllOf(HasSubstr(" ms"), Not(HasSubstr("in place of"))));
+  EXPECT_THAT(searched_175b().text(), HasSubstr("as with Megatron-LM of 2021 in place"));
+}
+
+TEST(PlanReport, IsOfDevicesThatThereAre) {
+  for (const bool is_fixed : {false, true}) {
+    EXPECT_THROW(make_plan(deck_of_175b(), test::machine_named("dgx2-v100"),
+                           {.devices = 1024, .is_fixed = is_fixed}),
+                 InputError);
+  }
+}
+
+// Layers that the deck does not deal: of a run of this program as it deals them, in the
+// order that it chooses; of another program evenly.
+TEST(PlanReport, DealsAsTheProgramDoes) {
+  config::Deck deck = deck_of_175b();
+  const PlanReport other =
+      make_plan(deck, test::machine_named("selene"), {.devices = 256, .is_fixed = true});
+  EXPECT_EQ(other.deck.parallel.stages, split_of(deck));
+  EXPECT_EQ(other.best().prediction.schedule, Schedule::by_rule);
+  const PlanReport own = make_plan(deck, test::machine_named("selene-trireme"),
+                                   {.devices = 256, .is_fixed = true});
+  const schedule::Split dealt = step::pipeline_layout(deck).split;
+  EXPECT_EQ(own.deck.parallel.stages, std::vector<index_t>(dealt.begin(), dealt.end()));
+  EXPECT_EQ(own.best().prediction.schedule, Schedule::of_run);
+}
+
+TEST(PlanReport, IsOfModelsThatCanBePlanned) {
+  config::Deck deck = deck_of_175b();
+  deck.model.position = config::Position::rope;
+  EXPECT_THROW(make_plan(deck, test::machine_named("selene"), {.devices = 256}),
+               InputError);
+}
+
+}  // namespace
+}  // namespace trireme::plan
