@@ -1,10 +1,15 @@
 // apps/plan.cpp — `trireme plan`: how long a deck's steps take on a machine that a file
 // describes, and which layout is fastest.
+//
+// Rank 0 alone plans, as that computes nothing on a device; only --measure asks all
+// ranks, since they are the devices of the machine that it describes. With --from the
+// machine is what a run on it found: the deck of that run lies beside its report.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "apps/command_line.hpp"
@@ -14,6 +19,7 @@
 #include "check/deck_check.hpp"
 #include "comm/on_ranks.hpp"
 #include "io/files.hpp"
+#include "plan/calibration.hpp"
 #include "plan/machine.hpp"
 #include "plan/measure_machine.hpp"
 #include "plan/plan_report.hpp"
@@ -25,7 +31,7 @@ namespace {
 struct PlanArguments {
   check::DeckCheckOptions deck;
   plan::PlanOptions options;
-  std::string machine, json, out;
+  std::string machine, from, json, out;
   bool is_measured = false;
 };
 
@@ -55,12 +61,25 @@ void measure(const PlanArguments& arguments, comm::Environment& environment) {
   });
 }
 
+// By the run whose report this is, of which the deck lies beside it. Nothing without one.
+std::optional<plan::Calibration> calibration_of(const std::string& file,
+                                                const plan::Machine& machine) {
+  if (file.empty()) return {};
+  const plan::RunTimes run = plan::run_times(io::read_file(file), file);
+  const io::Path deck = io::Path(file).parent_path() / "deck.yaml";
+  check::DeckCheckOptions check;
+  check.deck = deck.string();
+  check.ranks = run.devices;
+  return plan::calibrate(machine, check::check_deck(check).deck, run);
+}
+
 // For a search the deck's own layout is nothing to check against the devices.
 void make_plan(const PlanArguments& arguments) {
   TRIREME_REQUIRE_INPUT(!arguments.deck.deck.empty() && !arguments.machine.empty(),
                         "plan: a deck and --machine FILE are needed; without a file of "
                         "the machine, trireme plan --measure makes one of this machine");
-  const std::vector<std::string> inputs = {arguments.deck.deck, arguments.machine};
+  const std::vector<std::string> inputs = {arguments.deck.deck, arguments.machine,
+                                           arguments.from};
   require_output(arguments.json, inputs);
   require_output(arguments.out, inputs);
   check::DeckCheckOptions check = arguments.deck;
@@ -69,7 +88,11 @@ void make_plan(const PlanArguments& arguments) {
   if (options.devices == 0) options.devices = machine.network.back().devices;
   check.ranks = options.is_fixed ? options.devices : 0;
   const check::CheckedDeck checked = check::check_deck(check);
-  const plan::PlanReport report = plan::make_plan(checked.deck, machine, options);
+  const std::optional<plan::Calibration> calibration =
+      calibration_of(arguments.from, machine);
+  plan::PlanReport report = plan::make_plan(
+      checked.deck, calibration ? calibration->machine : machine, options);
+  report.calibration = calibration;
   std::fputs(report.text().c_str(), stdout);
   if (!arguments.json.empty()) io::write_file(arguments.json, report.json());
   if (!arguments.out.empty()) io::write_file(arguments.out, report.deck_text());
@@ -94,6 +117,11 @@ void add_plan(CommandLine& line) {
   command
       .add_option("--machine", arguments->machine,
                   "File that describes the machine: inputs/machines has some")
+      ->type_name("FILE")
+      ->needs(deck);
+  command
+      .add_option("--from", arguments->from,
+                  "efficiency.json of a run on this machine, to calibrate the file by")
       ->type_name("FILE")
       ->needs(deck);
   command

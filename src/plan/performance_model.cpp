@@ -214,6 +214,7 @@ void PerformanceModel::add_layers(Stage& stage, PieceCost& cost, const WorkSecon
   add(stage.step, layer.step, times);
   for (const TallySeconds* pass :
        {&layer.forward, &layer.backward, &layer.backward_weight}) {
+    add(stage.work, *pass, times);
     stage.parts.compute += times * pass->kernels();
     stage.parts.tensor_messages += times * (visible(*pass) - pass->kernels());
   }
@@ -372,6 +373,20 @@ double PerformanceModel::hardware_flops(const config::Deck& layout) const {
     flops += attention_forward_;
   }
   return flops;
+}
+
+StepKernels PerformanceModel::step_kernels(const config::Deck& layout) {
+  const std::vector<Stage> stages = stages_of(layout);
+  const double m = as_double(layout.microbatches());
+  const double share = 1.0 / as_double(static_cast<index_t>(stages.size()));
+  const double part =
+      layout.parallel.zero >= 1 ? share / places_of(layout).gradient.ranks : share;
+  StepKernels kernels;
+  for (const Stage& stage : stages) {
+    add(kernels.passes, stage.work, m * share);
+    add(kernels.update, stage.step, part);
+  }
+  return kernels;
 }
 
 LayoutMemory PerformanceModel::memory(const config::Deck& layout) {

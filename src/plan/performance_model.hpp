@@ -4,7 +4,8 @@
 // The passes of a stage take what its kernels and its tensor messages take
 // (kernel_model.hpp); the pipeline what its schedule makes of them, with the messages
 // between stages (schedule/simulate.hpp); then come the gradients' messages and the
-// optimizer, and what the machine file says that nothing explains.
+// optimizer, and what the machine file says that nothing explains. Nothing is measured
+// here and nothing is random: the same deck and machine give the same times.
 #ifndef TRIREME_PLAN_PERFORMANCE_MODEL_HPP_
 #define TRIREME_PLAN_PERFORMANCE_MODEL_HPP_
 
@@ -59,6 +60,11 @@ struct Prediction {
   double hardware_rate() const { return hardware_flops / seconds() / devices; }
 };
 
+// What kernels and tensor messages of a step take, the mean over the stages.
+struct StepKernels {
+  TallySeconds passes, update;
+};
+
 // Layers of each piece of a pipeline, as even as may be: where they do not come out even
 // the first piece, which has the embedding, gets none of the rest, nor does the last one,
 // which has the head, as long as the others can take it.
@@ -72,6 +78,8 @@ class PerformanceModel {
   PerformanceModel(Machine machine, const config::Deck& deck);
 
   Prediction predict(const config::Deck& layout, Schedule schedule);
+
+  StepKernels step_kernels(const config::Deck& layout);
 
   LayoutMemory memory(const config::Deck& layout);
 
@@ -100,6 +108,7 @@ class PerformanceModel {
   struct Stage {
     std::vector<schedule::PieceCost> chunks;
     StepParts parts;                                  // of passes, without the bubble
+    TallySeconds work;                                // of passes, as in `parts`
     TallySeconds step;                                // once in a step
     double own_elements = 0.0, layer_elements = 0.0;  // of parameters
     index_t layers = 0;

@@ -155,6 +155,32 @@ std::vector<index_t> dealt_layers(const Machine& machine, const config::Deck& de
   return {dealt.begin(), dealt.end()};
 }
 
+// The machine file of the calibration is what the search went by.
+std::string calibration_text(const Calibration& calibration) {
+  std::string text = fmt::format(
+      "calibrated by {}: its step of {} is reproduced as {}, {:+.1f} %: expect\n"
+      "no less of other layouts\n",
+      calibration.file, seconds_text(calibration.measured),
+      seconds_text(calibration.reproduced), 100.0 * calibration.error());
+  for (const Calibration::Factor& factor : calibration.factors) {
+    text += report_line(
+        factor.part, fmt::format("{:.2f} x the time of the machine file", factor.factor));
+  }
+  return text;
+}
+
+Json calibration_json(const Calibration& calibration) {
+  Json factors = Json::object();
+  for (const Calibration::Factor& factor : calibration.factors) {
+    factors[key_of(factor.part)] = factor.factor;
+  }
+  return {{"from", calibration.file},
+          {"step_seconds_measured", calibration.measured},
+          {"step_seconds_reproduced", calibration.reproduced},
+          {"error", calibration.error()},
+          {"factors", std::move(factors)}};
+}
+
 double nominal_peak(const Machine& machine, const config::Deck& deck) {
   return machine.device.nominal_peak.of(step::compute_type(deck));
 }
@@ -186,6 +212,7 @@ std::string PlanReport::best_text() const {
   if (machine.software.is_other()) {
     text += fmt::format("as with {} in place of Trireme\n", machine.software.name);
   }
+  if (calibration) text += calibration_text(*calibration);
   text += options.is_fixed ? "\nlayout of the deck\n" : "\nfastest layout\n";
   text += report_line("tensor x pipeline x data", plan.layout.grid_text());
   text += fmt::format("      {}\n", plan.layout.text());
@@ -260,18 +287,20 @@ std::string PlanReport::json() const {
     too_large.push_back(plan_json(plan, peak));
     too_large.back()["excess"] = plan.memory.total() - machine.device.memory;
   }
-  const Json result_json = {{"deck", deck.name},
-                            {"machine", machine.name},
-                            {"devices", options.devices},
-                            {"fixed", options.is_fixed},
-                            {"legal", result.legal},
-                            {"fitting", result.fitting},
-                            {"tokens", tokens()},
-                            {"days", days()},
-                            {"device_memory", machine.device.memory},
-                            {"machine_file", machine_json(machine)},
-                            {"plans", plans},
-                            {"too_large", too_large}};
+  const Json result_json = {
+      {"deck", deck.name},
+      {"machine", machine.name},
+      {"devices", options.devices},
+      {"fixed", options.is_fixed},
+      {"legal", result.legal},
+      {"fitting", result.fitting},
+      {"tokens", tokens()},
+      {"days", days()},
+      {"device_memory", machine.device.memory},
+      {"machine_file", machine_json(machine)},
+      {"calibration", calibration ? calibration_json(*calibration) : Json()},
+      {"plans", plans},
+      {"too_large", too_large}};
   return io::json_text(result_json, 2) + "\n";
 }
 
@@ -290,7 +319,11 @@ PlanReport make_plan(const config::Deck& deck, const Machine& machine,
                         "{} has {}, {} are asked for", machine.name,
                         format_plural(machine.network.back().devices, "device"),
                         options.devices);
-  PlanReport report{.machine = machine, .deck = deck, .options = options, .result = {}};
+  PlanReport report{.machine = machine,
+                    .calibration = {},
+                    .deck = deck,
+                    .options = options,
+                    .result = {}};
   PerformanceModel model(machine, deck);
   if (options.is_fixed) {
     report.deck.parallel.stages = dealt_layers(machine, deck);

@@ -3,9 +3,11 @@
 #ifndef TRIREME_PLAN_PLAN_REPORT_HPP_
 #define TRIREME_PLAN_PLAN_REPORT_HPP_
 
+#include <optional>
 #include <string>
 
 #include "config/deck.hpp"
+#include "plan/calibration.hpp"
 #include "plan/machine.hpp"
 #include "plan/search.hpp"
 
@@ -19,7 +21,8 @@ struct PlanOptions {
 
 struct PlanReport {
   Machine machine;
-  config::Deck deck;  // with the best layout
+  std::optional<Calibration> calibration;  // by which the machine is what it is
+  config::Deck deck;                       // with the best layout
   PlanOptions options;
   SearchResult result;
 

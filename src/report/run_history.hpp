@@ -111,8 +111,6 @@ class RunHistory {
   std::string note_restart(const RestartTimes& times);
   // On how many devices the start goes on, and what one can do.
   std::string note_devices(int ranks, double peak);
-  // The start goes on now, as far as effective_time() and device_time() are concerned.
-  void touch() { starts_.back().ended = clock_.now(); }
   // A checkpoint was published; seconds in steps up to it, of this start, and of the
   // save.
   std::string note_saved(std::int64_t step, double step_seconds, double save_seconds);

@@ -275,6 +275,7 @@ TEST(Efficiency, JsonHasWhatTheTableSays) {
   ranks[0].hertz = 3e9;
   ranks[1].hertz = 2e9;
   ranks[1].counts[0].skew = 0.25;
+  ranks[1].counts[0].transfer = 0.75;
   for (RankAccount::Taken& rank : ranks) {
     rank = taken_from_bytes(bytes_of(rank), kAxes.size());
   }

@@ -106,12 +106,12 @@ TEST(RunHistory, DeviceTimeIsOfEachStartsDevices) {
   {
     RunHistory history(scratch.path());
     history.begin(1.0, 5, "");  // killed before it knew its devices
-    history.touch();
+    history.note_saved(6, 0.5, 0.1);
   }
   RunHistory history(scratch.path());
   history.begin(1.0, 5, "");
   history.note_devices(2, 20.0);
-  history.touch();
+  history.note_saved(7, 0.5, 0.1);
   const std::vector<StartRecord>& starts = history.starts();
   EXPECT_EQ(starts[0].ranks, 4);
   EXPECT_EQ(starts[0].ready, 0.75);
