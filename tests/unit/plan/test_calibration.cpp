@@ -9,7 +9,7 @@
 
 #include "plan/performance_model.hpp"
 #include "schedule/balance.hpp"
-#include "step/pipeline.hpp"
+#include "step/deck_model.hpp"
 #include "unit/plan/published_rows.hpp"
 
 namespace trireme::plan {
