@@ -157,11 +157,11 @@ std::vector<index_t> dealt_layers(const Machine& machine, const config::Deck& de
 
 // The machine file of the calibration is what the search went by.
 std::string calibration_text(const Calibration& calibration) {
-  std::string text = fmt::format(
-      "calibrated by {}: its step of {} is reproduced as {}, {:+.1f} %: expect\n"
-      "no less of other layouts\n",
+  std::string text = wrap_lines(fmt::format(
+      "calibrated by {}: its step of {} is reproduced as {}, {:+.1f} %; expect other "
+      "layouts no nearer\n",
       calibration.file, seconds_text(calibration.measured),
-      seconds_text(calibration.reproduced), 100.0 * calibration.error());
+      seconds_text(calibration.reproduced), 100.0 * calibration.error()));
   for (const Calibration::Factor& factor : calibration.factors) {
     text += report_line(
         factor.part, fmt::format("{:.2f} x the time of the machine file", factor.factor));

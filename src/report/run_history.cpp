@@ -151,20 +151,22 @@ EffectiveTime effective_time(const std::vector<StartRecord>& starts) {
   return time;
 }
 
-DeviceTime device_time(const std::vector<StartRecord>& starts, double began) {
+DeviceTime device_time(const std::vector<StartRecord>& starts, double began,
+                       double peak) {
   // Times are written in the shortest form that reads back the same.
   constexpr double kSame = 1e-6;
   DeviceTime time;
   for (const StartRecord& start : starts) {
     if (start.saved_step == kRefused || start.began < began - kSame) continue;
-    const StartRecord& known = start.ranks > 0 ? start : starts.back();
-    const double ranks = known.ranks;
+    const StartRecord& last = starts.back();
+    const bool is_known = start.ranks > 0 && &start != &last;
+    const double ranks = is_known ? start.ranks : last.ranks;
     const double seconds = ranks * (start.ended - start.began);
     ++time.starts;
     time.seconds += seconds;
-    time.flops += seconds * known.peak;
+    time.flops += seconds * (is_known ? start.peak : peak);
     time.ready += ranks * start.ready;
-    if (&start != &starts.back()) time.ending += ranks * start.ending_seconds;
+    if (&start != &last) time.ending += ranks * start.ending_seconds;
   }
   return time;
 }
@@ -229,6 +231,7 @@ std::string RunHistory::note_first_step(std::int64_t step) {
 }
 
 std::string RunHistory::note_devices(int ranks, double peak) {
+  if (starts_.back().ranks == ranks && starts_.back().peak == peak) return "";
   starts_.back().ranks = ranks;
   starts_.back().peak = peak;
   return append(starts_.back().number, "devices", clock_.now(),

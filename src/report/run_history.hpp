@@ -74,13 +74,14 @@ EffectiveTime effective_time(const std::vector<StartRecord>& starts);
 // What the devices of these starts were there for, from the start on that began at
 // `began`: in device seconds, of these before first steps and in the ends of starts that
 // are over; and in FLOPs at each start's peak. Starts that do not say their ranks or peak
-// count as `last` does, the one that goes on.
+// count as the last one does, whose peak is `peak`: it is known better than when it
+// began.
 struct DeviceTime {
   int starts = 0;
   double seconds = 0.0, ready = 0.0, ending = 0.0;
   double flops = 0.0;
 };
-DeviceTime device_time(const std::vector<StartRecord>& starts, double began);
+DeviceTime device_time(const std::vector<StartRecord>& starts, double began, double peak);
 // So many of the last starts have published no step beyond what was there before them;
 // `step` is that of the newest checkpoint now, 0 where there is none. A start that its
 // time ended after one step is as idle, unless that step took much of its time: a chain
@@ -109,7 +110,7 @@ class RunHistory {
   // Notes that this start went on from another checkpoint, as that one was damaged.
   std::string note_first_step(std::int64_t step);
   std::string note_restart(const RestartTimes& times);
-  // On how many devices the start goes on, and what one can do.
+  // On how many devices the start goes on, and what one can do, as far as is known now.
   std::string note_devices(int ranks, double peak);
   // A checkpoint was published; seconds in steps up to it, of this start, and of the
   // save.

@@ -563,7 +563,10 @@ void TrainingRun::note_published(std::int64_t step, double step_seconds,
                                  double save_seconds) {
   if (first_rank_.history == nullptr) return;
   note(first_rank_.history->note_saved(step, step_seconds, save_seconds));
-  if (accounting_) write_efficiency(accounting_->facts(1e12 * peak_.peak().best));
+  if (!accounting_) return;
+  const double peak = 1e12 * peak_.peak().best;
+  note(first_rank_.history->note_devices(grid_.shape().size(), peak));
+  write_efficiency(accounting_->facts(peak));
 }
 
 void TrainingRun::note_save(std::int64_t step, bool is_published) {
@@ -848,6 +851,7 @@ void TrainingRun::report_efficiency(report::RunReport& report,
   auto facts = accounting_->finish(
       {.flops = 1e12 * peak_.peak().best, .bytes = bytes_per_second_});
   if (!facts) return;
+  note(first_rank_.history->note_devices(facts->ranks, facts->peak));
   facts->pipeline = report.pipeline;
   facts->links = links_;
   facts->memory = table.memory();

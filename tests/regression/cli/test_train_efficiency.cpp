@@ -39,6 +39,16 @@ class TrainEfficiency : public Workplace {
       seconds += axis["device_seconds"].get<double>();
     }
     EXPECT_LE(seconds, 1.01 * of["device_seconds"]["all"].get<double>());
+    // Nothing is lost twice, but for what clocks and a busy machine make of it.
+    const double peak = 1e12 * of["machine"]["peak_tflops"].get<double>();
+    const double capacity = of["identity"]["quantities_flops"]["capacity"];
+    if (of["run"]["starts"] == 1) {
+      EXPECT_NEAR(capacity / (peak * of["device_seconds"]["all"].get<double>()), 1.0,
+                  1e-9);
+    }
+    for (const json& part : of["identity"]["factors"][0]["lost"]) {
+      EXPECT_GE(part.get<double>(), -0.02) << of["identity"]["factors"][0];
+    }
     double share = 1.0;
     for (const json& loss : of["losses"]) {
       if (loss["name"] == "set_up" || loss["name"] == "warm_up") continue;

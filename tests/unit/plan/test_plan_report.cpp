@@ -47,6 +47,26 @@ TEST(PlanReport, FitsItsScreen) {
   }
 }
 
+// What a run found is said, with how near the model comes to that run.
+TEST(PlanReport, SaysByWhichRunItIsCalibrated) {
+  PlanReport report = planned_175b(true);
+  EXPECT_THAT(report.text(), Not(HasSubstr("calibrated")));
+  report.calibration = Calibration{.machine = report.machine,
+                                   .file = "runs/some-run-of-last-week/efficiency.json",
+                                   .measured = 20.0,
+                                   .reproduced = 21.0,
+                                   .factors = {{"products", 1.25}}};
+  EXPECT_THAT(report.text(),
+              AllOf(HasSubstr("calibrated by runs/some-run-of-last-week/efficiency.json"),
+                    HasSubstr("+5.0 %"), HasSubstr("1.25 x the time")));
+  for (const std::string_view line : lines_of(report.text())) {
+    EXPECT_LE(line.size(), 80u) << line;
+  }
+  const nlohmann::json json = nlohmann::json::parse(report.json());
+  EXPECT_NEAR(json["calibration"]["error"].get<double>(), 0.05, 1e-12);
+  EXPECT_EQ(json["calibration"]["factors"]["products"], 1.25);
+}
+
 TEST(PlanReport, HasTheBestAndTheOthers) {
   const PlanReport& plan = searched_175b();
   EXPECT_THAT(plan.text(),

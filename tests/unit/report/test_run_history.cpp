@@ -117,13 +117,16 @@ TEST(RunHistory, DeviceTimeIsOfEachStartsDevices) {
   EXPECT_EQ(starts[0].ready, 0.75);
   EXPECT_EQ(starts[0].ending_seconds, 0.125);
   const auto seconds = [&](std::size_t i) { return starts[i].ended - starts[i].began; };
-  const DeviceTime all = device_time(starts, starts[0].began);
+  const DeviceTime all = device_time(starts, starts[0].began, 20.0);
   EXPECT_EQ(all.starts, 3);
   EXPECT_NEAR(all.seconds, 4 * seconds(0) + 2 * (seconds(1) + seconds(2)), 1e-9);
   EXPECT_NEAR(all.flops, 40 * seconds(0) + 40 * (seconds(1) + seconds(2)), 1e-9);
   EXPECT_NEAR(all.ready, 3.0, 1e-12);
   EXPECT_NEAR(all.ending, 0.5, 1e-12);
-  EXPECT_EQ(device_time(starts, starts[1].began).starts, 2);
+  EXPECT_EQ(device_time(starts, starts[1].began, 20.0).starts, 2);
+  // The peak of the last start is known better than when it began.
+  EXPECT_NEAR(device_time(starts, starts[0].began, 25.0).flops - all.flops,
+              10 * (seconds(1) + seconds(2)), 1e-9);
 }
 
 // The end of a start that was killed is known from the next one on, and stays.
