@@ -44,8 +44,8 @@ def mark_restarts(run, axes, named):
                      linestyle=(0, (4, 3)) if was_killed else "solid")
         if named and len(begins) <= MOST_NAMED_STARTS:
             what = f"start {number}" + (", after a kill" if was_killed else "")
-            axes.text(step, 0.97, " " + what, transform=axes.get_xaxis_transform(), fontsize=11,
-                      rotation=90, ha="right", va="top")
+            axes.text(step, 0.04, what, transform=axes.get_xaxis_transform(), fontsize=11,
+                      rotation=90, ha="right", va="bottom")
 
 
 def draw_progress(run, narrow):

@@ -95,6 +95,12 @@ def svg_of(chart, narrow=False):
     return for_page(out.getvalue(), f"{chart.slug}-{'n' if narrow else 'w'}", chart.title)
 
 
+def weighted(match):
+    """The size and weight of a `font:`, without the family: that is the page's."""
+    is_bold = re.search("bold|[67]00", match.group(1))
+    return f"font-size: {match.group(2)}" + ("; font-weight: 600" if is_bold else "")
+
+
 def for_page(text, prefix, title):
     text = text[text.index("<svg"):]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
@@ -110,7 +116,7 @@ def for_page(text, prefix, title):
                   if match.group(1) in used else "", text)
     text = re.sub(r'(url\(#|href="#)', rf"\g<1>{prefix}-", text)
     text = text.replace("xlink:href", "href")
-    text = re.sub(r"font: (?:[a-z0-9]+ )*?([0-9.]+px) [^;\"]*", r"font-size: \1", text)
+    text = re.sub(r"font: ((?:[a-z]+ |[0-9]+ )*)([0-9.]+px) [^;\"]*", weighted, text)
     text = re.sub(r"; ?stroke-linejoin: (?:miter|round)|; ?stroke-linecap: (?:butt|square)", "",
                   text)
     text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)

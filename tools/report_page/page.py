@@ -21,29 +21,32 @@ nav a{margin-right:1rem;display:inline-block}
 a{color:var(--blue)}
 .note{color:var(--muted);font-size:.92rem}
 .warning{border-left:4px solid var(--orange);padding:.15rem 0 .15rem .7rem;margin:.5rem 0}
-.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(9.5rem,1fr));gap:.6rem;
+.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(10.2rem,1fr));gap:.6rem;
 margin:1rem 0}
 .facts div{border:1px solid var(--grid);border-radius:6px;padding:.45rem .7rem}
-.facts b{display:block;font-size:1.25rem;line-height:1.3}
+.facts b{display:block;font-size:1.15rem;line-height:1.3}
 .facts span{color:var(--muted);font-size:.85rem}
 figure{margin:0}
 figcaption{color:var(--muted);font-size:.92rem;max-width:46rem}
 svg{display:block;width:100%%;height:auto}
 svg text{font-family:%(font)s}
 .narrow{display:none;max-width:%(narrow)spx}
-.table{overflow-x:auto;margin:.6rem 0}
+.table{overflow-x:auto;margin:.2rem 0 .6rem}
 table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}
-caption{text-align:left;font-weight:600;padding:.3rem 0}
-th,td{padding:.25rem .7rem .25rem 0;text-align:right;border-bottom:1px solid var(--grid);
+.caption{font-weight:600;font-size:.95rem;margin:1.2rem 0 0}
+th,td{padding:.25rem 1.1rem .25rem 0;text-align:right;border-bottom:1px solid var(--grid);
 vertical-align:top}
 th{color:var(--muted);font-weight:600;vertical-align:bottom}
+td{white-space:nowrap}
 .text{text-align:left;min-width:3.5rem}
+.long{white-space:normal}
 .long{min-width:13rem}
 @media(max-width:640px){.wide{display:none}.narrow{display:block}
-main{padding:.6rem .7rem 2rem}h1{font-size:1.35rem}h2{font-size:1.15rem}}
+main{padding:.6rem .7rem 2rem}h1{font-size:1.35rem}h2{font-size:1.15rem}
+table{font-size:.85rem}td,th{padding-right:.7rem}.text{min-width:0}.long{min-width:9rem}}
 @media print{:root{%(light)s}main{max-width:none;padding:0}nav{display:none}
 .wide{display:block;max-width:760px}.narrow{display:none}
-figure,tr,.facts{break-inside:avoid}h2,h3,caption{break-after:avoid}h2{border-top:1px solid}
+figure,tr,.facts{break-inside:avoid}h2,h3,.caption{break-after:avoid}h2{border-top:1px solid}
 .table{overflow:visible}table{font-size:.75rem}.long{min-width:0}}
 """
 
@@ -68,7 +71,7 @@ def chart_html(chart, slug):
 
 
 def cell_class(kind, rows, column):
-    if kind != "text":
+    if kind not in ("text", "name"):
         return ""
     is_long = any(len(str(row[column])) > 40 for row in rows)
     return ' class="text long"' if is_long else ' class="text"'
@@ -88,8 +91,9 @@ def table_html(table):
         for row in rows)
     more = len(table.rows) - len(rows)
     note = table.note + (f" {more} more rows are in the CSV file." if more else "")
-    return (f'<div class="table"><table data-table="{escaped(table.slug)}">'
-            f"<caption>{escaped(table.title)}</caption><thead><tr>{head}</tr></thead>"
+    return (f'<p class="caption">{escaped(table.title)}</p><div class="table">'
+            f'<table data-table="{escaped(table.slug)}" aria-label="{escaped(table.title)}">'
+            f"<thead><tr>{head}</tr></thead>"
             f"<tbody>{body}</tbody></table></div>{paragraph(note)}")
 
 

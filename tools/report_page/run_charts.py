@@ -69,7 +69,7 @@ def draw_waterfall(efficiency, narrow):
         if not is_total and end > start:
             said = "+" + said
         if factor and not narrow:
-            said += f"   = {factor} of the bar before"
+            said += f", {factor} of the bar above"
         axes.text(max(start, end) + 0.008 * right, place, said, va="center", fontsize=11)
         if is_total:
             axes.get_yticklabels()[place].set_fontweight("bold")
@@ -77,7 +77,7 @@ def draw_waterfall(efficiency, narrow):
             axes.plot([end, end], [place, place + 1], color=COLOUR["frame"], linewidth=0.8)
     axes.set_xlim(0, right * (1.17 if narrow else 1.02))
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1.0] if not narrow else [0, 0.5, 1.0])
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     axes.set_xlabel("of the capacity")
     return figure
 
@@ -91,12 +91,13 @@ def waterfall(efficiency):
 
 
 def draw_losses(efficiency, narrow):
-    listed = [loss for loss in efficiency["losses"] if loss["share"] > 0][:10]
+    listed = [loss for loss in efficiency["losses"]
+              if loss["share"] >= tables.SMALLEST_LOSS][:10]
     figure = new_figure(narrow, 24 * max(1, len(listed)) + 50)
     axes = row_axes(figure, [words.label(loss["name"]) for loss in listed])
     most = max((loss["share"] for loss in listed), default=1.0)
     for place, loss in enumerate(listed):
-        where = "" if loss["rank"] is None else f"  rank {loss['rank']}"
+        where = "" if loss["rank"] is None else f", rank {loss['rank']}"
         if loss["stage"] is not None and not narrow:
             where += f", stage {loss['stage']}"
         bar = axes.barh(place, loss["share"], height=0.7, color=COLOUR["orange"])[0]
@@ -104,7 +105,7 @@ def draw_losses(efficiency, narrow):
         axes.text(loss["share"] + 0.01 * most, place, words.share(loss["share"]) + where,
                   va="center", fontsize=11)
     axes.set_xlim(0, most * (1.55 if narrow else 1.25))
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     axes.locator_params(axis="x", nbins=4 if narrow else 7)
     axes.set_xlabel("of all time")
     return figure
@@ -219,8 +220,9 @@ def roofs(axes, peak, bandwidth, low, high):
     if bandwidth:
         ridge = peak / bandwidth
         axes.plot([low, ridge, high], [low * bandwidth, peak, peak], color=COLOUR["ink"])
-        axes.text(low * 1.1, low * bandwidth * 1.1, words.rate(bandwidth, "B/s"), fontsize=11,
-                  va="bottom", rotation=0)
+        middle = (low * ridge) ** 0.5
+        axes.annotate(words.rate(bandwidth, "B/s"), (middle, middle * bandwidth), (10, -6),
+                      textcoords="offset points", va="top", fontsize=11)
     else:
         axes.plot([low, high], [peak, peak], color=COLOUR["ink"])
     axes.text(high, peak * 1.1, words.rate(peak, "FLOP/s"), ha="right", fontsize=11)
@@ -253,7 +255,8 @@ def draw_roofline(efficiency, narrow):
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: words.rate(value, "")))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_major_locator(LogLocator(numticks=8))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if not narrow else (1, 3)))
     axes.grid(True)
     axes.set_xlabel("FLOPs for each byte")
     axes.set_ylabel("FLOP/s of a device")

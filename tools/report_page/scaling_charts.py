@@ -69,7 +69,7 @@ def draw_scaling(each, narrow):
     most = max([each.efficiency(row, max(row.rates + [row.predicted or 0.0]))
                 for row in each.rows])
     right.set_ylim(0, 1.1 * max(1.0, most))
-    right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     right.set_ylabel("parallel efficiency")
     handles, labels = [ideal], ["ideal"]
     for name, (mark, colour) in zip(names, MARKS * (1 + len(names) // len(MARKS))):

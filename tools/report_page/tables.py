@@ -8,6 +8,7 @@ from report_page import words
 
 FORMATS = {
     "text": lambda value: "" if value is None else str(value),
+    "name": lambda value: words.label(str(value)),
     "whole": lambda value: "" if value is None else f"{value:,.0f}",
     "number": lambda value: "" if value is None else words.number(value),
     "share": lambda value: "" if value is None else words.share(value),
@@ -17,6 +18,9 @@ FORMATS = {
     "flops": lambda value: "" if value is None else words.rate(value, "FLOP"),
     "flop_rate": lambda value: "" if value is None else words.rate(value, "FLOP/s"),
 }
+
+
+SMALLEST_LOSS = 0.0005  # of all time: what is less would stand as 0.0 %
 
 
 class Table:
@@ -45,8 +49,8 @@ def identity(efficiency):
             for factor in efficiency["identity"]["factors"]]
     rows.append(("goodput", efficiency["identity"]["goodput"], "model_flops", "capacity"))
     return Table("identity", "The identity: goodput is the product of the factors", (
-        ("factor", "factor", "text"), ("value", "value", "share"),
-        ("numerator", "numerator", "text"), ("denominator", "denominator", "text")), rows)
+        ("factor", "factor", "name"), ("value", "value", "share"),
+        ("numerator", "numerator", "name"), ("denominator", "denominator", "name")), rows)
 
 
 def quantities(efficiency):
@@ -54,15 +58,15 @@ def quantities(efficiency):
     rows = [(name, flops, quotient(flops, amounts["capacity"]))
             for name, flops in sorted(amounts.items(), key=lambda item: -item[1])]
     return Table("quantities", "Quantities of the identity", (
-        ("quantity", "quantity", "text"), ("flops", "FLOPs", "flops"),
+        ("quantity", "quantity", "name"), ("flops", "FLOPs", "flops"),
         ("share_of_capacity", "of capacity", "share")), rows, shown=0)
 
 
 def losses(efficiency):
     rows = [(loss["name"], loss["share"], loss["rank"], loss["stage"], loss["advice"])
-            for loss in efficiency["losses"] if loss["share"]]
+            for loss in efficiency["losses"] if abs(loss["share"]) >= SMALLEST_LOSS]
     return Table("losses", "Losses, and what to try", (
-        ("loss", "loss", "text"), ("share", "of all time", "share"), ("rank", "rank", "text"),
+        ("loss", "loss", "name"), ("share", "of all time", "share"), ("rank", "rank", "text"),
         ("stage", "stage", "text"), ("advice", "what to try", "text")), rows,
         "Largest first. A rank and stage stand where one stands out.")
 
@@ -99,17 +103,18 @@ def parts(efficiency):
     rows = [(name, seconds, quotient(seconds, spent["all"]))
             for name, seconds in sorted(named.items(), key=lambda item: -item[1]) if seconds]
     return Table("parts", "Device seconds of all starts", (
-        ("part", "part", "text"), ("device_seconds", "device seconds", "seconds"),
+        ("part", "part", "name"), ("device_seconds", "device seconds", "seconds"),
         ("share", "of all", "share")), rows, shown=0)
 
 
 def kernels(efficiency):
     rows = []
     for row in efficiency["kernels"]["classes"]:
-        rows.append((row["name"], row["calls"], row["flops_needed"], row["bytes"],
-                     row["seconds"], quotient(row["flops_needed"], row["seconds"]),
+        flops = row["flops_needed"] or None
+        rows.append((row["name"], row["calls"], flops, row["bytes"], row["seconds"],
+                     flops and quotient(flops, row["seconds"]),
                      quotient(row["bytes"], row["seconds"]),
-                     quotient(row["flops_needed"], row["bytes"]), row["bound"],
+                     flops and quotient(flops, row["bytes"]), row["bound"],
                      row["share_of_bound"]))
     return Table("kernels", "Kernels by class, of a step and rank", (
         ("class", "class", "text"), ("calls", "calls", "number"),
@@ -137,8 +142,10 @@ def messages(efficiency):
             continue
         late, transfer = split_of(axis)
         rows.append((name, axis["calls"], axis["bytes"], axis["device_seconds"], late, transfer,
-                     quotient(axis["bytes"], axis["device_seconds"]),
-                     quotient(axis["bytes"], transfer or 0)))
+                     quotient(axis["bytes"], axis["device_seconds"]) or None,
+                     quotient(axis["bytes"], transfer or 0) or None))
+    if not any(row[1] for row in rows):
+        return None
     rows.sort(key=lambda row: -row[3])
     return Table("messages", "Communication by axis, of all starts and ranks", (
         ("axis", "axis", "text"), ("calls", "calls", "whole"), ("bytes", "bytes", "size"),

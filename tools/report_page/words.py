@@ -54,4 +54,4 @@ def count(value, what):
 
 def label(name):
     """A name of efficiency.json in words."""
-    return name.replace("_", " ")
+    return name.replace("_", " ").replace("flop", "FLOP")
