@@ -181,12 +181,12 @@ def draw_timeline(timeline, narrow):
 
 
 def draw_row(axes, place, kinds, is_pass):
-    """Passes as one high bar, waits within them in front; messages as a thin one below."""
+    """Passes as one high bar, what lies within them low in front; messages thin and below."""
     for kind, spans in kinds.items():
         if not is_pass:
             bars = axes.broken_barh(spans, (place + 0.28, 0.13), color=COLOUR["rose"])
         else:
-            low = kind == "wait"
+            low = kind in ("wait", "other")
             bars = axes.broken_barh(
                 spans, (place - (0.2 if low else 0.34), 0.24 if low else 0.52),
                 color=COLOUR[KIND_COLOURS[kind]], zorder=3 if low else 2)

@@ -62,8 +62,11 @@ class Chart:
 
 def new_figure(narrow, height):
     """A Figure of so many pixels height, laid out so that all text has room."""
-    return Figure(figsize=((NARROW if narrow else WIDE) / 72, height / 72), dpi=72,
-                  layout="constrained")
+    figure = Figure(figsize=((NARROW if narrow else WIDE) / 72, height / 72), dpi=72,
+                    layout="constrained")
+    # A browser's fonts may be a little wider.
+    figure.get_layout_engine().set(w_pad=8 / 72, h_pad=4 / 72)
+    return figure
 
 
 def tip(artist, text):

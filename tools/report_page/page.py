@@ -43,7 +43,8 @@ td{white-space:nowrap}
 .long{min-width:13rem}
 @media(max-width:640px){.wide{display:none}.narrow{display:block}
 main{padding:.6rem .7rem 2rem}h1{font-size:1.35rem}h2{font-size:1.15rem}
-table{font-size:.85rem}td,th{padding-right:.7rem}.text{min-width:0}.long{min-width:9rem}}
+table{font-size:.85rem}td,th{padding-right:.7rem}.text{min-width:0}.long{min-width:7.4rem;
+overflow-wrap:anywhere}}
 @media print{:root{%(light)s}main{max-width:none;padding:0}nav{display:none}
 .wide{display:block;max-width:760px}.narrow{display:none}
 figure,tr,.facts{break-inside:avoid}h2,h3,.caption{break-after:avoid}h2{border-top:1px solid}

@@ -1,6 +1,6 @@
-# tools/report_page/run_charts.py — the charts of one run that show where its time went, each made of
-# efficiency.json by one function: the identity as a waterfall, the losses, a step's parts, POP's
-# tree, the kernels, messages, memory, step times. Bars lie, so that names have room on a phone.
+# tools/report_page/run_charts.py — charts of where one run's time went, each made of
+# efficiency.json by one function: the identity as a waterfall, losses, a step's parts, POP's
+# tree, kernels, messages, memory, step times. Bars lie, so that names have room on a phone.
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
@@ -51,7 +51,7 @@ def waterfall_rows(efficiency):
             rows.append(("smaller ones" if small else "not told apart", level, end, ""))
         level = end
         rows.append((QUANTITIES.get(factor["numerator"], words.label(factor["numerator"])), 0.0,
-                     end, f"{words.label(factor['name'])} {words.share(factor['value'])}"))
+                     end, f"\u00d7 {factor['value']:.3f} {words.label(factor['name'])}"))
     return rows
 
 
@@ -69,7 +69,7 @@ def draw_waterfall(efficiency, narrow):
         if not is_total and end > start:
             said = "+" + said
         if factor and not narrow:
-            said += f", {factor} of the bar above"
+            said += f" ({factor})"
         axes.text(max(start, end) + 0.008 * right, place, said, va="center", fontsize=11)
         if is_total:
             axes.get_yticklabels()[place].set_fontweight("bold")
@@ -86,7 +86,7 @@ def waterfall(efficiency):
     return Chart("waterfall", "From the capacity down to the model's FLOPs",
                  lambda narrow: draw_waterfall(efficiency, narrow),
                  "Blue bars are the quantities of the identity, each a factor times the one "
-                 "before; orange is what was lost on the way. Green are gains: what a factor "
+                 "above it; orange is what was lost on the way. Green are gains: what a factor "
                  "says was less than what was measured beside it.")
 
 

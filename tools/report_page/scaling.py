@@ -31,16 +31,21 @@ class Repeats:
         self.ranks, self.deck = runs[0].ranks, conditions(runs[0])
         self.batch = int(runs[0].deck[BATCH])
         self.layout = layout_text(runs[0])
+        self.grid = self.layout.partition(": ")[2]  # without the number of ranks
         self.rate = statistics.mean(rates)
         self.predicted = None  # tokens per second
 
     @property
-    def name(self):
+    def short_name(self):
         """Of the directories."""
-        if len(self.runs) == 1:
-            return self.runs[0].name
-        return (f"{self.runs[0].name} and {len(self.runs) - 1} more ({min(self.rates):.1f} to "
-                f"{max(self.rates):.1f} tokens/s)")
+        more = len(self.runs) - 1
+        return self.runs[0].name + (f" and {more} more" if more else "")
+
+    @property
+    def name(self):
+        """With the least and the most of them."""
+        span = f" ({min(self.rates):.1f} to {max(self.rates):.1f} tokens/s)"
+        return self.short_name + (span if len(self.runs) > 1 else "")
 
     @property
     def typical(self):
@@ -116,6 +121,11 @@ class ScalingSet:
 
     def efficiency(self, row, rate=None):
         return self.speed_up(row, rate) * self.measure.ranks / row.ranks
+
+    def predicted_speed_up(self, row):
+        """Of the predicted measure where there is one: how well it scales is another matter
+        than how fast it is."""
+        return row.predicted / (self.measure.predicted or self.measure.rate)
 
     @property
     def differences(self):

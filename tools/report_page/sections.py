@@ -8,8 +8,8 @@ from report_page import tables, words
 from report_page.run_files import layout_text, model_text
 
 MOST_DETAILED = 6  # runs with a section of their own, where there are several
-HOW_TO_TRACE = ("There is no timeline here: `trireme train ... --trace FILE` records some steps, and "
-                "--trace FILE gives that file to this tool.")
+HOW_TO_TRACE = ("There is no timeline here: `trireme train ... --trace FILE` records some "
+                "steps, and --trace FILE gives that file to this tool.")
 
 
 class Section:
@@ -72,9 +72,9 @@ def facts_of(run):
 def bubble_text(pipeline):
     """Of a run with a pipeline: measured and simulated bubble."""
     said = (f"Pipeline: {pipeline['stages']} stages, {words.count(pipeline['chunks'], 'chunk')} "
-            f"each, {words.count(pipeline['microbatches'], 'micro-batch').replace('chs', 'ches')}"
-            f", {pipeline['schedule']}; bubble {words.share(pipeline['bubble_share'])} of the "
-            "busiest stage's work as measured")
+            f"each, {pipeline['microbatches']} micro-batches to a step, {pipeline['schedule']}; "
+            f"bubble {words.share(pipeline['bubble_share'])} of the busiest stage's work as "
+            "measured")
     simulated = pipeline["bubble_share_simulated"]
     return said + (f", {words.share(simulated)} as simulated." if simulated is not None else ".")
 
@@ -143,11 +143,14 @@ def comparison_sections(comparison, with_charts):
     sections = []
     for number, each in enumerate(comparison.sets, 1):
         title = {"strong": "Strong scaling", "weak": "Weak scaling",
-                 "alone": "Not compared"}[each.kind]
+                 "alone": "One number of ranks"}[each.kind]
         section = Section(f"set-{number}", title, f"{each.model}: {each.heading}.")
         if each.kind != "alone" and with_charts:
             from report_page import scaling_charts
             add(section, scaling_charts.scaling, each, number)
+        elif len(each.rows) > 1 and with_charts:
+            from report_page import scaling_charts
+            add(section, scaling_charts.layouts, each, number)
         add(section, tables.scaling, each, number)
         if each.kind != "alone":
             add(section, tables.pop_of_set, each, number)

@@ -11,6 +11,7 @@ FORMATS = {
     "name": lambda value: words.label(str(value)),
     "whole": lambda value: "" if value is None else f"{value:,.0f}",
     "number": lambda value: "" if value is None else words.number(value),
+    "times": lambda value: "" if value is None else f"{value:.2f}",
     "share": lambda value: "" if value is None else words.share(value),
     "seconds": lambda value: "" if value is None else words.seconds(value),
     "size": lambda value: "" if value is None else words.size(value),
@@ -21,6 +22,9 @@ FORMATS = {
 
 
 SMALLEST_LOSS = 0.0005  # of all time: what is less would stand as 0.0 %
+
+
+UNKNOWN_END = "killed, or trains still"  # of a start that has written none
 
 
 class Table:
@@ -204,14 +208,16 @@ def starts(run):
             ("began", "step", "ended", "end"), None))
         if event.get("event") == "began":
             row["began"], row["step"] = event.get("time"), event.get("step")
-            row["end"] = "killed, or trains still"
+            row["end"] = UNKNOWN_END
         elif event.get("event") == "saved":
             row["saved"] = event.get("step")
         elif event.get("event") == "ended":
             row["ended"] = event.get("time")
             row["end"] = str(event.get("by") or f"status {event.get('status')}")
-    listed = []
+    listed, last = [], next(reversed(rows), None)
     for number, row in rows.items():
+        if number != last and row["end"] == UNKNOWN_END:
+            row["end"] = "killed"
         whole = isinstance(row["began"], float) and isinstance(row["ended"], float)
         listed.append((number, row["step"], row.get("saved"),
                        row["ended"] - row["began"] if whole else None, row["end"]))
@@ -234,7 +240,7 @@ def runs(listed):
                      known.get("steps"), (known.get("identity") or {}).get("goodput"),
                      rates.get("tokens_per_second"), rates.get("hardware_share_of_peak"),
                      "; ".join(run.notes)))
-    return Table("runs", "Runs", (
+    return Table("runs", "All runs", (
         ("run", "run", "text"), ("ranks", "ranks", "text"), ("model", "model", "text"),
         ("layers", "layers", "text"), ("hidden", "hidden", "text"),
         ("steps", "steps that stand", "whole"), ("goodput", "goodput", "share"),
@@ -245,11 +251,11 @@ def runs(listed):
 def scaling(each, number):
     rows = []
     for row in each.rows:
-        rows.append((row.ranks, row.layout, row.batch, len(row.runs), row.rate, min(row.rates),
+        rows.append((row.ranks, row.grid, row.batch, len(row.runs), row.rate, min(row.rates),
                      max(row.rates), row.rate / row.ranks, each.speed_up(row),
                      each.efficiency(row), row.predicted,
                      quotient(row.predicted or 0, row.rate) - 1 if row.predicted else None,
-                     row.name))
+                     row.short_name))
     has = any(row.predicted for row in each.rows)
     columns = [("ranks", "ranks", "text"), ("layout", "layout", "text"),
                ("batch", "batch", "text"), ("repeats", "runs", "text"),
@@ -257,7 +263,7 @@ def scaling(each, number):
                ("tokens_per_second_least", "least", "number"),
                ("tokens_per_second_most", "most", "number"),
                ("tokens_per_second_of_rank", "a rank", "number"),
-               ("speed_up", "speed-up", "number"), ("efficiency", "efficiency", "share"),
+               ("speed_up", "speed-up", "times"), ("efficiency", "efficiency", "share"),
                ("tokens_per_second_predicted", "predicted", "number"),
                ("error_of_prediction", "error", "share"), ("run", "run", "text")]
     keep = [i for i, column in enumerate(columns) if has or "predict" not in column[0]]
@@ -282,7 +288,7 @@ def pop_of_set(each, number):
         reference = reference or (mine if row is each.measure else None)
         computation = quotient(reference, mine) if reference and mine else None
         parallel = pop_tree["parallel_efficiency"]
-        rows.append((row.ranks, row.layout,
+        rows.append((row.ranks, row.grid,
                      None if computation is None else parallel * computation, parallel,
                      pop_tree["load_balance"], pop_tree["communication_efficiency"],
                      pop_tree["serialisation"], pop_tree["transfer"], computation))
