@@ -431,6 +431,9 @@ class Pages(Report):
         text = (self.root / "report.html").read_text("utf-8")
         self.assertIsNone(re.search(r"<script|<link|(?:src|href)=[\"'](?!#)|https?://", text))
         self.assertLess(len(text), 2e6)
+        for said in ("0.800 effective time)", ">-15.0 %<", ">16.2 %, rank 1, stage 1<",
+                     "<title>products: 20 GFLOP/s at 30 FLOPs a byte</title>"):
+            self.assertIn(said, text)
         for name in CHARTS:
             svg, png = (self.root / "p" / f"r_1_.{name}.{kind}" for kind in ("svg", "png"))
             ElementTree.parse(svg)

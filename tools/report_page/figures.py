@@ -122,7 +122,8 @@ def for_page(text, prefix, title):
     text = re.sub(r"font: ((?:[a-z]+ |[0-9]+ )*)([0-9.]+px) [^;\"]*", weighted, text)
     text = re.sub(r"; ?stroke-linejoin: (?:miter|round)|; ?stroke-linecap: (?:butt|square)", "",
                   text)
-    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)
+    # A hundredth of a pixel is enough of coordinates; numbers that are read stay as they are.
+    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag.group()), text)
     text = re.sub(r"\n\s*", "\n", text)
     for name, light in COLOUR.items():
         text = text.replace(light, f"var(--{name})")
