@@ -14,9 +14,12 @@ else()
                  "ask for files (tools/bootstrap gets them)")
 endif()
 
-# What `trireme jobscript` reads: the tree's own, so that a change there is one here.
-file(CREATE_LINK ${PROJECT_SOURCE_DIR}/slurm ${PROJECT_BINARY_DIR}/share/trireme/slurm
-     COPY_ON_ERROR SYMBOLIC)
+# What `trireme jobscript` reads, and what its jobs call: the tree's own, so that a change there
+# is one here.
+foreach(directory slurm tools)
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${directory}
+       ${PROJECT_BINARY_DIR}/share/trireme/${directory} COPY_ON_ERROR SYMBOLIC)
+endforeach()
 
 # What the prebuilt Kokkos consists of. Its libraries look for each other beside themselves.
 if(TRIREME_KOKKOS_FROM_WHEEL)
@@ -46,8 +49,10 @@ foreach(directory inputs slurm docs)
   endif()
 endforeach()
 # What the installed pages tell their readers to call; slurm/ has the others.
-install(PROGRAMS tools/plot_curve tools/plot_trace DESTINATION share/trireme/tools)
+install(PROGRAMS tools/plot_curve tools/plot_trace tools/report tools/scaling
+        DESTINATION share/trireme/tools)
 install(FILES tools/plot_axes.py DESTINATION share/trireme/tools)
+install(DIRECTORY tools/report_page DESTINATION share/trireme/tools FILES_MATCHING PATTERN "*.py")
 # With all that README.md links to.
 install(FILES README.md CHANGELOG.md LICENSE CITATION.cff CONTRIBUTING.md
         DESTINATION share/trireme)

@@ -281,7 +281,8 @@ TEST_F(Jobs, AsJobscriptWritesThem) {
 TEST_F(Jobs, OfASweepMakeATable) {
   write_job_deck("long.yaml", kSteps, "every: 500, dir: elsewhere");
   const std::string job =
-      submit({"--nodes=1", "--time=5", "--export=ALL,TRIREME_RANKS=1 2,TRIREME_STEPS=8"},
+      submit({"--nodes=1", "--time=5",
+              "--export=ALL,TRIREME_RANKS=1 2,TRIREME_STEPS=8,TRIREME_REPEATS=1"},
              {script("slurm/scaling.sbatch"), "long.yaml"});
   ASSERT_EQ(end_of(job), "COMPLETED") << log_of(job);
   EXPECT_THAT(log_of(job),

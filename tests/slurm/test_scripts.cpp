@@ -434,7 +434,8 @@ class ScriptsSweep : public TrainingRuns {
                                       {"SLURM_SUBMIT_DIR", script("..")},
                                       {"TRIREME", std::getenv("TRIREME_BINARY")},
                                       {"TRIREME_MACHINE", scratch_ / "machine.sh"},
-                                      {"TRIREME_RANKS", ranks}},
+                                      {"TRIREME_RANKS", ranks},
+                                      {"TRIREME_REPEATS", "1"}},
                       .directory = scratch_.path().string()});
   }
 };
@@ -449,6 +450,8 @@ TEST_F(ScriptsSweep, LeavesTheScheduleOfADeckAlone) {
           ContainsRegex(" 1 +[0-9.]+ +[0-9.]+ +1.00 +100.0%  scaling-77/long-1\n"),
           ContainsRegex(" 2 +[0-9.]+ +[0-9.]+ +[0-9.%]+ +[0-9.%]+  [^ ]+/long-2")));
   EXPECT_THAT(result.out, HasSubstr("stopped after 20 of 1,000 steps, as asked"));
+  EXPECT_THAT(slurp(scratch_ / "scaling-77/report.html"), HasSubstr("Strong scaling"));
+  EXPECT_TRUE(std::filesystem::exists(scratch_ / "scaling-77/tables/runs.runs.csv"));
   const auto steps = metrics("scaling-77/long-2").steps;
   ASSERT_EQ(steps.size(), 4u);
   EXPECT_EQ(steps.back().step, 20);
@@ -468,7 +471,7 @@ TEST_F(ScriptsSweep, SaysWhichRunsFailed) {
   result = sweep({"none.yaml"}, "1 2");
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.err, HasSubstr("no run was measured: there is no table\n"));
-  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("scaling_report")));
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("report:")));
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ echo '{"step": 1, "loss": 2, "tokens": 3}' >"$place/train.jsonl"
 cd "$place"
 "$share/tools/plot_curve" train.jsonl -o curve.svg || complain "plot_curve failed there"
 "$share/tools/plot_trace" trace.json -o trace.svg || complain "plot_trace failed there"
-"$share/slurm/scaling_report" --help >/dev/null || complain "scaling_report failed there"
+"$share/tools/report" --help >/dev/null || complain "report failed there"
+"$share/tools/scaling" --help >/dev/null || complain "scaling failed there"
 [[ -z $(find "$share" -name __pycache__) ]] || complain "a tool leaves files in the tree"
 # The first example of docs/slurm.md, as it stands there.
 echo '{model: {layers: 2, hidden: 24, heads: 4, sequence: 16, vocab: 300}, batch: {global: 64},

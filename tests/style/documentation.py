@@ -89,13 +89,15 @@ def options_of_commands(root, names):
                 shared |= options
     for options in known.values():
         options |= shared
-    for name in ("quickstart", "tools/bootstrap"):
+    for name in ("quickstart", "tools/bootstrap", "tools/scaling"):
         if name in names:
             cases = re.findall(r"^ +(-[^()\n]*)\)", source_tree.text_of(root, name), re.M)
             known[name] = set(OPTION.findall(" ".join(cases)))
-    for tool in ("tools/plot_curve", "tools/plot_trace"):
-        if tool in names:
-            text = source_tree.text_of(root, tool)
+    for tool, source in (("tools/plot_curve", "tools/plot_curve"),
+                         ("tools/plot_trace", "tools/plot_trace"),
+                         ("tools/report", "tools/report_page/command.py")):
+        if source in names:
+            text = source_tree.text_of(root, source)
             known[tool] = set(re.findall(r'"(--[a-z-]+)"', text))
     return known
 

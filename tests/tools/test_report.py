@@ -1,0 +1,602 @@
+# tests/tools/test_report.py — tools/report: which runs it compares, the numbers of its tables,
+# its pages and pictures, and what it says of runs that are old, killed, damaged or none.
+# The files of runs are written here, as src/report writes them.
+import contextlib
+import copy
+import csv
+import html.parser
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+sys.path.insert(0, str(TOOLS))
+from report_page import command  # noqa: E402
+from report_page.run_files import read_run  # noqa: E402
+from report_page.scaling import read_prediction  # noqa: E402
+
+# As a run writes it.
+DECK = """# Resolved deck: every default is written out.
+model:
+  kind: gpt
+  layers: 2
+  hidden: %(hidden)s
+  sequence: 16
+data:
+  train: [{path: "a: b.h5", weight: 1}, {path: c.h5, weight: 2}]
+  seed: %(seed)s
+batch:
+  micro: 1
+  global: %(batch)s
+  ramp_up: none
+parallel:
+  tensor: %(tensor)s
+  pipeline: %(pipeline)s
+  virtual_pipeline: 1
+  context: 1
+  data: auto
+  sequence: false
+  zero: 1
+  schedule: 1f1b
+precision:
+  compute: fp32
+  loss_scale:
+    initial: 65536
+memory:
+  recompute: none
+optimizer:
+  kind: adamw
+  clip_norm: 1
+run:
+  steps: 20
+  dir: %(dir)s
+"""
+FACTORS = (("effective_time", "stepping", "capacity", {"set_up": 0.15, "validation": 0.05}),
+           ("transfer", "ideal_network", "stepping", {"tensor": 0.0, "pipeline": 0.1}),
+           ("serialisation", "slowest_rank", "ideal_network", {"bubble": 0.1}),
+           ("load_balance", "busy", "slowest_rank", {"passes": 0.25}),
+           ("orchestration", "computing", "busy", {"host": 0.1, "input": 0.1}),
+           ("flop_rate", "executed_flops", "computing", {"products": 0.4}),
+           ("useful_flops", "model_flops", "executed_flops", {"padding": 0.2}))
+PARTS = {"passes": 0.3, "optimizer": 0.01, "input": 0.02, "host": 0.01, "warm_up": 0.0,
+         "validation": 0.02, "checkpoint": 0.01, "sample": 0.0, "other": 0.0, "tensor": 0.0,
+         "pipeline": 0.1, "world": 0.01}
+
+
+def identity():
+    amounts, factors = {"capacity": 1e12}, []
+    for name, numerator, denominator, lost in FACTORS:
+        value = 1 - sum(lost.values())
+        amounts[numerator] = amounts[denominator] * value
+        factors.append({"name": name, "value": value, "numerator": numerator,
+                        "denominator": denominator, "lost": lost})
+    goodput = amounts["model_flops"] / amounts["capacity"]
+    return {"goodput": goodput, "product": goodput, "factors": factors,
+            "quantities_flops": amounts}
+
+
+def efficiency(ranks=2, bandwidth=10.0):
+    """The fields of efficiency.json, of a pipeline of so many stages."""
+    axis = {"device_seconds": 2.0, "calls": 320.0, "bytes": 1e6, "sampled_skew_seconds": 0.75,
+            "sampled_transfer_seconds": 0.25}
+    no_axis = dict.fromkeys(axis, 0.0)
+    kernels = [{"name": "products", "calls": 24.0, "flops": 6e9, "flops_needed": 6e9,
+                "bytes": 2e8, "seconds": 0.3, "seconds_bound": bandwidth and 0.2,
+                "bound": bandwidth and "products", "share_of_bound": bandwidth and 0.67},
+               {"name": "norms", "calls": 8.0, "flops": 0.0, "flops_needed": 0.0,
+                "bytes": 4e7, "seconds": 0.01, "seconds_bound": bandwidth and 0.004,
+                "bound": bandwidth and "memory", "share_of_bound": bandwidth and 0.4}]
+    rows = [{"rank": rank, "stage": rank, "seconds": dict(PARTS, passes=0.25 + 0.25 * rank)}
+            for rank in range(ranks)]
+    stages = [{"stage": row["stage"], "ranks": 1.0, "slowest_rank": row["rank"],
+               "seconds": row["seconds"]} for row in rows]
+    memory = {"bytes_planned": 2.0 ** 21, "bytes_min": 2.0 ** 20, "bytes_avg": 1.5 * 2.0 ** 20,
+              "bytes_max": 2.0 ** 21}
+    return {
+        "schema_version": 1, "complete": True, "time": "2025-03-01T12:30:05.250Z",
+        "run": {"directory": "r", "start": 1, "starts": 1, "step": 20, "steps": 20,
+                "devices": ranks, "compute": "float32"},
+        "machine": {"peak_tflops": 0.04, "memory_gigabytes_per_second": bandwidth},
+        "identity": identity(),
+        "pop": {"parallel_efficiency": 0.6075, "load_balance": 0.75,
+                "communication_efficiency": 0.81, "serialisation": 0.9, "transfer": 0.9,
+                "computation_scaling": None, "global_efficiency": None},
+        "losses": [{"name": "passes", "share": 0.162, "rank": 1, "stage": 1,
+                    "advice": "parallel.stages dealt otherwise"},
+                   {"name": "set_up", "share": 0.15, "rank": None, "stage": None,
+                    "advice": "longer starts & <fewer>"},
+                   {"name": "sample", "share": 0.0, "rank": None, "stage": None, "advice": "-"}],
+        "rates": {"step_seconds_mean": 0.5, "tokens_per_second": 256.0,
+                  "model_tflops_per_device": 0.01, "hardware_tflops_per_device": 0.0125,
+                  "hardware_share_of_peak": 0.3125},
+        "steps": 20.0, "samples": 160.0, "tokens": 2560.0,
+        "device_seconds": {"all": 25.0, "set_up": 3.75,
+                           "parts": {"passes": 12.0, "optimizer": 1.0, "input": 1.5},
+                           "messages": {"pipeline": axis, "tensor": no_axis,
+                                        "world": dict(no_axis, device_seconds=0.1)}},
+        "step_histogram": [{"seconds_from": 0.4, "seconds_to": 0.5, "steps": 12},
+                           {"seconds_from": 0.5, "seconds_to": 0.7, "steps": 8}],
+        "this_start": {"steps": 20, "stages": stages, "ranks": rows},
+        "kernels": {"steps_profiled": 5, "classes": kernels},
+        "pipeline": {"stages": ranks, "chunks": 1, "microbatches": 8, "schedule": "1f1b",
+                     "bubble_share": 0.2, "bubble_share_simulated": 0.125},
+        "memory": {"weights": memory, "process": dict(memory, bytes_planned=0.0)}}
+
+
+# Of a run whose efficiency.json comes before the end of a start.
+def partial():
+    return dict(efficiency(), complete=False, pipeline=None, memory={},
+                kernels={"steps_profiled": 0, "classes": []})
+
+
+TRACE = {"traceEvents": [
+    {"name": name, "ph": "X", "pid": rank, "tid": row, "ts": 1000.0 * begin, "dur": 1000.0 * length,
+     "args": {"microbatch": 0} if "ward" in name else {}}
+    for rank in (0, 1) for step in (0, 10)
+    for name, row, begin, length in (("forward 0", 0, step + 1 + rank, 1), ("send", 1, step + 2, 1),
+                                     ("wait", 0, step + 3, 1), ("backward 0", 0, step + 4, 2),
+                                     ("optimizer", 0, step + 7, 1))]}
+CHARTS = ["waterfall", "losses", "step_by_rank", "step_by_stage", "pop", "roofline", "kernels",
+          "messages", "memory", "step_times", "timeline", "progress"]
+
+
+class Page(html.parser.HTMLParser):
+    """Tables as {slug: rows of texts}, charts as {slug: number of pictures}, and what is said."""
+    VOID = {"meta", "br", "img", "link"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.tables, self.charts, self.said, self.open, self.ids = {}, {}, "", [], []
+        self.rows, self.chart = None, None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.ids += [given["id"]] if "id" in given else []
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.rows = self.tables.setdefault(given["data-table"], [])
+        elif tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+        elif tag == "figure":
+            self.chart = given["data-chart"]
+        elif tag == "svg":
+            self.charts[self.chart] = self.charts.get(self.chart, 0) + 1
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, f"</{tag}> closes another element"
+
+    def handle_data(self, text):
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += text
+        elif self.open and self.open[-1] in ("p", "h1", "h2", "figcaption"):
+            self.said += text + "\n"
+
+
+class Report(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = Path(scratch.name)
+
+    def run_of(self, name, ranks, rates, began=None, known=None, **deck):
+        """The directory of a run; known is its efficiency.json."""
+        directory = self.root / name
+        directory.mkdir()
+        (directory / "environment.json").write_text(json.dumps({"ranks": ranks}), "utf-8")
+        values = {"hidden": 60, "batch": 8, "tensor": 1, "pipeline": 1, "dir": name, "seed": 1234}
+        (directory / "deck.yaml").write_text(DECK % (values | deck), "utf-8")
+        records = [{"step": 5 * (i + 1), "tokens_per_second": rate, "loss": 6.0 - 0.1 * i}
+                   for i, rate in enumerate(rates)]
+        records.append({"validation": {"step": 20, "loss": 5.0, "name": "validation"}})
+        text = "\n".join(json.dumps(record) for record in records) + "\n"
+        (directory / "train.jsonl").write_text(text, "utf-8")
+        starts = [0] if began is None else [0, began]
+        (directory / "starts.jsonl").write_text("".join(
+            json.dumps({"start": number, "event": "began", "step": step, "time": 1.0}) + "\n"
+            for number, step in enumerate(starts, 1)), "utf-8")
+        if known is not None:
+            (directory / "efficiency.json").write_text(json.dumps(known), "utf-8")
+        return str(directory)
+
+    def texts(self, *arguments):
+        """(status, tables as lists of lines, what was said) of the tables on the terminal."""
+        out, said = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+            try:
+                status = command.main(list(arguments))
+            except SystemExit as end:
+                status = end.code
+        tables = [table.split("\n") for table in out.getvalue().strip().split("\n\n")]
+        kept = [line for line in said.getvalue().splitlines(True) if "efficiency.json" not in line]
+        return status, tables, "".join(kept)
+
+    def program(self, *arguments, environment=()):
+        """As a program, which finds a Python that has matplotlib: (status, stdout, stderr)."""
+        done = subprocess.run([sys.executable, "-B", TOOLS / "report", *arguments], check=False,
+                              capture_output=True, text=True, timeout=240,
+                              env=os.environ | dict(environment))
+        return done.returncode, done.stdout, done.stderr
+
+    def page_of(self, *arguments, status=0):
+        out = self.root / "report.html"
+        ended, _, said = self.program(*arguments, "-o", str(out))
+        self.assertEqual(ended, status, said)
+        return Page(out.read_text("utf-8")), said
+
+    def rows(self, table):
+        """{directory's name: the words before it} of the lines under a table's head."""
+        head = next(i for i, line in enumerate(table) if line.split()[:1] == ["ranks"])
+        self.assertEqual(" ".join(table[head].split()),
+                         "ranks tokens/s per rank speed-up efficiency run")
+        rows = [line.split(maxsplit=5) for line in table[head + 1:]]
+        return {row[5].removeprefix(f"{self.root}/"): row[:5] for row in rows}
+
+
+class Comparison(Report):
+    """What is compared, and the tables of it, which need Python alone."""
+
+    def test_names_of_directories_say_nothing(self):
+        status, tables, said = self.texts(
+            self.run_of("sc2", 2, [1, 150, 160, 155], tensor=2),  # median of the last three
+            self.run_of("sc1", 1, [1, 100, 100]))
+        self.assertEqual((status, said, len(tables)), (0, "", 1))
+        self.assertEqual(self.rows(tables[0]), {
+            "sc1": ["1", "100.0", "100.0", "1.00", "100.0%"],
+            "sc2": ["2", "155.0", "77.5", "1.55", "77.5%"]})
+        self.assertIn("strong scaling: a batch of 8 on every number of ranks", tables[0])
+        self.assertIn("  differ in parallel.tensor: 1, 2", tables[0])
+        self.assertNotIn("run.dir", "".join(tables[0]))
+
+    def test_other_work_is_not_compared(self):
+        status, tables, _ = self.texts(
+            self.run_of("a-1", 1, [1, 50]), self.run_of("a-2", 2, [1, 80]),
+            self.run_of("b-2", 2, [1, 70], hidden=120))
+        self.assertEqual(status, 0)
+        self.assertEqual(list(self.rows(tables[0])), ["a-1", "a-2"])
+        self.assertEqual(self.rows(tables[1]), {"b-2": ["2", "70.0", "35.0", "1.00", "100.0%"]})
+        self.assertIn("no other number of ranks", tables[1][1])
+        self.assertEqual(tables[2], ["Runs whose work differs are not compared: model.hidden"])
+
+    def test_batches_that_grow_are_weak_scaling(self):
+        status, tables, _ = self.texts(
+            self.run_of("base", 1, [1, 100]), self.run_of("strong", 4, [1, 300]),
+            self.run_of("weak", 4, [1, 360], batch=32), self.run_of("odd", 4, [1, 9], batch=9))
+        self.assertEqual((status, len(tables)), (0, 3))
+        self.assertIn("strong scaling: a batch of 8", tables[0][1])
+        self.assertEqual(self.rows(tables[0])["strong"][3:], ["3.00", "75.0%"])
+        self.assertIn("weak scaling: a batch that grows with the ranks, 8 for each", tables[1])
+        self.assertEqual(self.rows(tables[1])["weak"][3:], ["3.60", "90.0%"])
+        self.assertEqual(list(self.rows(tables[1])), ["base", "weak"])
+        self.assertNotIn("batch.global", "".join(tables[1]))
+        self.assertEqual(list(self.rows(tables[2])), ["odd"])
+
+    def test_what_else_differs_is_said(self):
+        _, tables, _ = self.texts(
+            self.run_of("one", 1, [1, 50]), self.run_of("again", 1, [1, 60], seed=7))
+        self.assertEqual(len(tables), 1)
+        self.assertIn("  differ in data.seed: 7, 1234", tables[0])  # in order of the rows
+        self.assertEqual(list(self.rows(tables[0])), ["again", "one"])
+
+    def test_repeats_make_one_row(self):
+        _, tables, _ = self.texts(
+            self.run_of("a.1", 1, [1, 100]), self.run_of("a.2", 1, [1, 110]),
+            self.run_of("a.3", 1, [1, 90]), self.run_of("b", 2, [1, 150], tensor=2))
+        self.assertEqual(self.rows(tables[0]), {
+            "a.1 and 2 more (90.0 to 110.0 tokens/s)": ["1", "100.0", "100.0", "1.00", "100.0%"],
+            "b": ["2", "150.0", "75.0", "1.50", "75.0%"]})
+
+    def test_a_run_taken_up_again_counts_by_its_last_start(self):
+        _, tables, _ = self.texts(self.run_of("a", 2, [9000, 9000, 9000, 5, 70, 80], began=15),
+                                  self.run_of("b", 1, [1, 50]))
+        self.assertEqual(self.rows(tables[0])["a"][1], "75.0")
+
+    def test_what_is_no_run_is_said_and_left_out(self):
+        empty = self.root / "empty"
+        empty.mkdir()
+        broken = self.run_of("broken", 1, [5, 6])
+        (Path(broken) / "deck.yaml").write_text("model:\n      layers: 2\n", "utf-8")
+        status, tables, said = self.texts(
+            str(empty), self.run_of("short", 1, [5]), self.run_of("good", 1, [5, 6]), broken)
+        self.assertEqual(status, 1)
+        self.assertEqual(list(self.rows(tables[0])), ["good"])
+        self.assertIn(f"'{empty}' is no run of trireme train", said)
+        self.assertIn("short' has 1 record of a step of its last start; 2 are needed", said)
+        self.assertIn("deck.yaml:2: '      layers: 2' is no line of a resolved deck", said)
+
+    def test_a_pattern_that_fits_nothing(self):
+        pattern = str(self.root / "scaling-77" / "*")
+        status, tables, said = self.texts(pattern)
+        self.assertEqual((status, tables), (2, [[""]]))
+        self.assertIn(f"there is no directory '{pattern}': the pattern fits nothing", said)
+        self.assertIn("no run to report on", said)
+        self.assertIn("expected that of a run", self.texts(str(self.root / "no"))[2])
+
+    def test_usage(self):
+        for arguments in ([], ["--helf"], [".", "--trace", "a", "--trace", "b"]):
+            status, _, said = self.texts(*arguments)
+            self.assertEqual(status, 2)
+            self.assertIn("usage: report ", said)
+        self.assertEqual(self.texts("--help")[0], 0)
+
+    def test_numbers_of_csv_are_those_of_the_file(self):
+        known = efficiency()
+        run = self.run_of("r", 2, [1, 50], known=known, pipeline=2)
+        self.assertEqual(self.texts(run, "--csv", str(self.root / "csv"))[0], 0)
+
+        def table(name):
+            with open(self.root / "csv" / f"r.{name}.csv", encoding="utf-8", newline="") as file:
+                return list(csv.DictReader(file))
+
+        for row, factor in zip(table("identity"), known["identity"]["factors"]):
+            self.assertEqual((row["factor"], float(row["value"])),
+                             (factor["name"], factor["value"]))
+        self.assertEqual(float(table("identity")[-1]["value"]), known["identity"]["goodput"])
+        self.assertEqual([(row["loss"], row["rank"], row["share"]) for row in table("losses")],
+                         [("passes", "1", "0.162"), ("set_up", "", "0.15")])
+        axis = table("messages")[0]
+        self.assertEqual([float(axis[key]) for key in (
+            "calls", "bytes", "late_seconds", "transfer_seconds", "bytes_per_transfer_second")],
+            [320, 1e6, 1.5, 0.5, 2e6])
+        self.assertEqual([float(row["passes_seconds"]) for row in table("ranks")], [0.25, 0.5])
+        self.assertEqual(float(table("kernels")[0]["flops_per_second"]), 2e10)
+        self.assertEqual(float(table("memory")[0]["bytes_max"]), 2 ** 21)
+        self.assertEqual([row["steps"] for row in table("step_times")], ["12", "8"])
+        self.assertEqual([float(row["loss"]) for row in table("progress")], [6.0, 5.9])
+
+    def prediction(self):
+        """A plan of 1000 steps of 8 x 16 tokens that take 2 s, and 4 s in another layout."""
+        layout = {"tensor": 2, "pipeline": 1, "virtual_pipeline": 1, "data": 1,
+                  "sequence": False, "zero": 3, "schedule": "zero_bubble", "micro": 1,
+                  "recompute": "none"}
+        plans = [{"layout": layout, "step_seconds": 2.0},
+                 {"layout": dict(layout, tensor=1, data=2), "step_seconds": 4.0}]
+        path = self.root / "plan.json"
+        path.write_text(json.dumps({"tokens": 128000.0, "days": 2000 / 86400.0,
+                                    "plans": plans}), "utf-8")
+        return str(path)
+
+    def test_predictions_are_of_the_same_layout_and_batch(self):
+        path = self.prediction()
+        self.assertEqual([rate for _, _, rate in read_prediction(path)], [64.0, 32.0])
+        runs = [self.run_of("a", 1, [1, 50]), self.run_of("b", 2, [1, 80], tensor=2)]
+        status, _, said = self.texts(*runs, "--prediction", path, "--csv", str(self.root))
+        self.assertEqual((status, said), (0, ""))
+        with open(self.root / "set-1.scaling_1_strong.csv", encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([row["tokens_per_second_predicted"] for row in rows], ["", "64.0"])
+        self.assertAlmostEqual(float(rows[1]["error_of_prediction"]), -0.2)
+        other = [self.run_of("c", 1, [1, 50], batch=4), self.run_of("d", 2, [1, 80], batch=4)]
+        status, _, said = self.texts(*other, "--prediction", path)
+        self.assertEqual(status, 1)
+        self.assertIn("no prediction is of a layout and a batch that was run", said)
+        status, _, said = self.texts(*other, "--prediction", runs[0] + "/deck.yaml")
+        self.assertEqual(status, 2)
+        self.assertIn("is no plan that `trireme plan --json` wrote", said)
+
+    def test_without_matplotlib_there_are_tables_and_one_line_of_advice(self):
+        (self.root / "matplotlib.py").write_text("raise ImportError('planted')\n", "utf-8")
+        out = self.root / "x.html"
+        status, _, said = self.program(
+            self.run_of("r", 2, [1, 50], known=efficiency()), "-o", str(out), "--csv",
+            str(self.root / "csv"), environment=[("PYTHONPATH", str(self.root))])
+        self.assertEqual(status, 2)
+        self.assertEqual(said.count("\n"), 1, said)
+        self.assertIn("apt-get install python3-matplotlib", said)
+        self.assertFalse(out.exists())
+        self.assertTrue((self.root / "csv" / "r.identity.csv").exists())
+
+
+class Pages(Report):
+    """Pages and pictures, by matplotlib: tools/bootstrap --tests installs it."""
+
+    def test_a_page_has_every_chart_and_the_numbers_of_the_file(self):
+        run = self.run_of("r <1>", 2, [1, 50, 60], began=5, known=efficiency(), pipeline=2)
+        trace = self.root / "trace.json"
+        trace.write_text(json.dumps(TRACE), "utf-8")
+        page, said = self.page_of(run, "--trace", str(trace), "--charts", str(self.root / "p"))
+        self.assertEqual(said, "")
+        self.assertEqual(page.open, [])
+        self.assertEqual(page.charts, dict.fromkeys(CHARTS, 2))  # wide and narrow
+        self.assertEqual(len(page.ids), len(set(page.ids)))
+        self.assertEqual([row[:2] for row in page.tables["identity"][1:]], [
+            ["effective time", "80.0 %"], ["transfer", "90.0 %"], ["serialisation", "90.0 %"],
+            ["load balance", "75.0 %"], ["orchestration", "80.0 %"], ["FLOP rate", "60.0 %"],
+            ["useful FLOPs", "80.0 %"], ["goodput", "18.7 %"]])
+        self.assertEqual(page.tables["losses"][2],
+                         ["set up", "15.0 %", "", "", "longer starts & <fewer>"])
+        self.assertEqual(page.tables["messages"][1], [
+            "pipeline", "320", "977 KiB", "2 s", "1.5 s", "500 ms", "500 kB/s", "2 MB/s"])
+        self.assertEqual(page.tables["kernels"][1][:6], [
+            "products", "24", "6 GFLOP", "191 MiB", "300 ms", "20 GFLOP/s"])
+        self.assertEqual(page.tables["memory"][1], ["weights", "2 MiB", "1 MiB", "1.5 MiB",
+                                                    "2 MiB"])
+        self.assertIn("bubble 20.0 % of the busiest stage's work as measured, 12.5 % as "
+                      "simulated", page.said)
+        self.assertIn("2 starts: an orange line", page.said)
+        text = (self.root / "report.html").read_text("utf-8")
+        self.assertIsNone(re.search(r"<script|<link|(?:src|href)=[\"'](?!#)|https?://", text))
+        self.assertLess(len(text), 2e6)
+        for said in ("0.800 effective time)", ">-15.0 %<", ">16.2 %, rank 1, stage 1<",
+                     "<title>products: 20 GFLOP/s at 30 FLOPs a byte</title>"):
+            self.assertIn(said, text)
+        for name in CHARTS:
+            svg, png = (self.root / "p" / f"r_1_.{name}.{kind}" for kind in ("svg", "png"))
+            ElementTree.parse(svg)
+            self.assertTrue(png.read_bytes().startswith(b"\x89PNG"))
+
+    def test_what_was_not_measured_is_said(self):
+        page, _ = self.page_of(self.run_of("r", 2, [1, 50], known=efficiency(bandwidth=None)))
+        self.assertEqual(sorted(page.charts), sorted(set(CHARTS) - {"timeline"}))
+        self.assertIn("The speed of memory was not measured (trireme train --profile does)",
+                      page.said)
+        self.assertIn("There is no timeline here: `trireme train ... --trace FILE`", page.said)
+
+    def test_a_run_killed_midway_is_marked_partial(self):
+        run = self.run_of("r", 2, [1, 50], known=partial())
+        with open(Path(run) / "train.jsonl", "a", encoding="utf-8") as file:
+            file.write('{"step": 99, "tok')
+        page, said = self.page_of(run)
+        self.assertIn("partial: the run was killed, or trains still", page.said)
+        self.assertIn("train.jsonl: 1 line is torn or unreadable, and left out", page.said)
+        self.assertIn("train.jsonl: 1 line is torn", said)
+        self.assertEqual(sorted(page.charts), sorted(
+            set(CHARTS) - {"timeline", "roofline", "kernels", "memory"}))
+
+    def test_old_damaged_and_newer_files_cost_what_is_made_of_them(self):
+        damaged = efficiency()
+        del damaged["pop"]["load_balance"], damaged["step_histogram"][0]["steps"]
+        page, _ = self.page_of(self.run_of("damaged", 2, [1, 50], known=damaged))
+        self.assertNotIn("pop", page.charts)
+        self.assertIn("the files of the run do not have what it is made of (no field "
+                      "'load_balance')", page.said)
+        self.assertIn("waterfall", page.charts)
+        old = self.run_of("old", 2, [1, 50])
+        (Path(old) / "starts.jsonl").unlink()
+        page, _ = self.page_of(old)
+        self.assertEqual(list(page.charts), ["progress"])
+        self.assertIn("there is no efficiency.json (a run of an older program", page.said)
+        self.assertIn("starts.jsonl cannot be read", page.said)
+        newer = self.run_of("newer", 2, [], known=dict(efficiency(), schema_version=2))
+        torn = self.run_of("torn", 2, [1, 50])
+        (Path(torn) / "efficiency.json").write_text('{"schema_version": 1, "comp', "utf-8")
+        page, said = self.page_of(newer, torn, status=1)
+        self.assertIn("newer': efficiency.json has schema version 2, and this tool reads 1",
+                      said)
+        self.assertIn("torn': efficiency.json cannot be read", said)
+        self.assertIn("newer' has 0 records of steps", page.said)
+
+    def test_traces_that_are_none(self):
+        run = self.run_of("r", 2, [1, 50], known=efficiency())
+        status, _, said = self.program(run, "--trace", run + "/deck.yaml", "-o",
+                                       str(self.root / "x.html"))
+        self.assertEqual(status, 2)
+        self.assertIn("is no trace that `trireme train --trace` wrote", said)
+
+    def test_several_runs_are_compared_and_others_kept_apart(self):
+        slower = copy.deepcopy(efficiency())
+        slower["device_seconds"]["parts"].update(passes=15.0, optimizer=1.25)
+        runs = [self.run_of("a", 1, [1, 100], known=efficiency(1)),
+                self.run_of("b.1", 2, [1, 150], known=slower, pipeline=2),
+                self.run_of("b.2", 2, [1, 170], known=slower, pipeline=2),
+                self.run_of("c", 2, [1, 70], known=efficiency(), hidden=120)]
+        page, _ = self.page_of(*runs)
+        self.assertEqual(page.charts["scaling_1_strong"], 2)
+        self.assertEqual([row[4:10] for row in page.tables["scaling_1_strong"][1:]], [
+            ["100", "100", "100", "100", "1.00", "100.0 %"],
+            ["160", "150", "170", "80", "1.60", "80.0 %"]])
+        self.assertEqual(page.tables["pop_1_strong"][2], [
+            "2", "pipeline 2, 1f1b, micro-batch 1", "48.6 %", "60.8 %", "75.0 %",
+            "81.0 %", "90.0 %", "90.0 %", "80.0 %"])
+        self.assertIn("Runs whose work differs are not compared: model.hidden", page.said)
+        self.assertEqual(list(page.charts).count("layouts_2"), 0)  # one has nothing beside it
+        self.assertEqual(page.charts["waterfall"], 2 * 4)
+        self.assertEqual([Path(row[0]).name for row in page.tables["runs"][1:]],
+                         ["a", "b.1", "b.2", "c"])
+
+    def test_layouts_of_one_number_of_ranks_stand_side_by_side(self):
+        page, _ = self.page_of(self.run_of("a", 2, [1, 100]),
+                               self.run_of("b", 2, [1, 150], pipeline=2))
+        self.assertEqual(page.charts["layouts_1"], 2)
+        self.assertEqual([row[1] for row in page.tables["scaling_1_alone"][1:]], [
+            "pipeline 2, 1f1b, micro-batch 1", "data 2, ZeRO 1, micro-batch 1"])
+
+    def test_many_runs_are_shown_by_typical_ones(self):
+        runs = [self.run_of(f"r{i}", ranks, [1, rate], known=efficiency(1))
+                for i, (ranks, rate) in enumerate([(1, 90), (1, 100), (1, 110), (2, 150),
+                                                   (2, 160), (2, 170), (2, 140)])]
+        page, _ = self.page_of(*runs)
+        self.assertEqual(page.charts["waterfall"], 2 * 2)
+        self.assertNotIn("layouts_1", page.charts)
+        self.assertIn("2 of 7 runs are shown one by one", page.said)
+        self.assertEqual(read_run(runs[1]).notes, [])
+
+
+# In the place of trireme and mpiexec: a run that is as fast as it has ranks, and fails on three.
+PROGRAM = """#!/usr/bin/env bash
+while (($# > 0)); do
+  [[ $1 != --run-dir ]] || run=$2
+  [[ $1 != batch.global=* ]] || batch=${1#*=}
+  shift
+done
+((RANKS != 3)) || exit 2
+mkdir -p "$run/checkpoints"
+echo "$run" >>order.txt
+echo '{"ranks": '$RANKS'}' >"$run/environment.json"
+sed "s/global: .*/global: ${batch:-8}/" deck >"$run/deck.yaml"
+for step in 5 10; do
+  echo '{"step": '$step', "loss": 3, "tokens_per_second": '$((100 * RANKS))'}'
+done >"$run/train.jsonl"
+"""
+LAUNCHER = """#!/usr/bin/env bash
+[[ $1 == -n ]] && RANKS=$2 exec "${@:3}"
+"""
+
+
+class Sweep(Report):
+    """tools/scaling, which shares slurm/sweep.sh with slurm/scaling.sbatch."""
+
+    def sweep(self, *arguments):
+        for name, text in (("trireme", PROGRAM), ("mpiexec", LAUNCHER)):
+            (self.root / name).write_text(text, "utf-8")
+            (self.root / name).chmod(0o755)
+        values = {"hidden": 60, "batch": 8, "tensor": 1, "pipeline": 1, "dir": "-", "seed": 1}
+        (self.root / "deck").write_text(DECK % values, "utf-8")
+        (self.root / "my.yaml").write_text("model: {}\n", "utf-8")
+        done = subprocess.run(
+            [TOOLS / "scaling", *arguments], check=False, capture_output=True, text=True,
+            cwd=self.root, timeout=240,
+            env=os.environ | {"TRIREME": str(self.root / "trireme"),
+                              "TRIREME_MPIEXEC": str(self.root / "mpiexec")})
+        return done.returncode, done.stdout, done.stderr
+
+    def test_every_run_is_repeated_and_the_report_made(self):
+        status, said, errors = self.sweep("my.yaml", "--ranks", "1 2", "--out", "out")
+        self.assertEqual(status, 0, errors)
+        self.assertRegex(said, r" 2 +200.0 +100.0 +2.00 +100.0%  out/my-2.1 and 2 more")
+        order = (self.root / "order.txt").read_text("utf-8").split()
+        wanted = {f"out/my-{ranks}.{repeat}" for ranks in (1, 2) for repeat in (1, 2, 3)}
+        self.assertEqual((set(order), len(order)), (wanted, 6))
+        self.assertEqual([name[-1] for name in order], list("112233"))
+        self.assertEqual(list((self.root / "out").glob("*/checkpoints")), [])
+        self.assertIn("Strong scaling", (self.root / "out/report.html").read_text("utf-8"))
+        self.assertTrue((self.root / "out/tables/runs.runs.csv").exists())
+        status, _, errors = self.sweep("my.yaml", "--out", "out")
+        self.assertEqual((status, errors),
+                         (2, "scaling: 'out' is there already; --out names another\n"))
+
+    def test_what_fails_is_left_out_and_a_batch_can_grow(self):
+        status, said, errors = self.sweep("my.yaml", "--ranks", "1 2 3", "--repeats", "1",
+                                          "--batch-per-rank", "4", "--out", "out")
+        self.assertEqual(status, 1)
+        self.assertIn("my.yaml on 3 ranks: status 2, left out of the table", errors)
+        self.assertIn("weak scaling: a batch that grows with the ranks, 4 for each", said)
+        self.assertRegex(said, r" 2 +200.0 +100.0 +2.00 +100.0%  out/my-2\n")
+        status, _, errors = self.sweep("my.yaml", "--ranks", "3", "--out", "none")
+        self.assertEqual(status, 1)
+        self.assertIn("no run was measured: there is no table\n", errors)
+
+    def test_usage(self):
+        for arguments in ([], ["no.yaml"], ["my.yaml", "--ranks", "x"], ["my.yaml", "--ranks"],
+                          ["my.yaml", "--helf", "1"]):
+            status, _, errors = self.sweep(*arguments)
+            self.assertEqual((status, errors[:9], errors.count("\n")), (2, "scaling: ", 1))
+        self.assertIn("tools/scaling my.yaml", self.sweep("--help")[1])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,180 @@
+# tools/report_page/run_files.py — what a run directory holds, as far as it can be read. A run
+# may be old, killed midway or damaged: whatever is missing is noted and left out, and only a
+# directory that says neither how many ranks there were nor what they did is no run.
+import json
+from pathlib import Path
+
+SCHEMA_VERSION = 1  # of efficiency.json, as src/report/efficiency.cpp writes it
+
+
+class InputError(Exception):
+    """What the user gave cannot be reported on."""
+
+
+class Run:
+    """One run directory. efficiency is None where there is none that can be read."""
+
+    def __init__(self, name, ranks, deck, environment):
+        self.name, self.ranks, self.deck, self.environment = name, ranks, deck, environment
+        self.steps, self.validations, self.starts, self.notes = [], [], [], []
+        self.efficiency = None
+
+    @property
+    def is_complete(self):
+        return self.efficiency is not None and self.efficiency.get("complete") is True
+
+
+def read_deck(path):
+    """{"model.layers": "2", ...} of a resolved deck, which has one value a line."""
+    deck, sections = {}, []
+    for number, line in enumerate(path.read_text("utf-8", "surrogateescape").splitlines(), 1):
+        key, colon, value = line.strip().partition(":")
+        if not key or key.startswith("#"):
+            continue
+        depth = (len(line) - len(line.lstrip())) // 2
+        if not colon or depth > len(sections):
+            raise ValueError(f"{path}:{number}: '{line}' is no line of a resolved deck")
+        sections[depth:] = [key]
+        if value.strip():
+            deck[".".join(sections)] = value.strip()
+    return deck
+
+
+def records_of(path):
+    """(objects of a file with one on each line, how many lines are none)."""
+    records, torn = [], 0
+    for line in path.read_text("utf-8", "surrogateescape").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if isinstance(record, dict):
+            records.append(record)
+        else:
+            torn += 1
+    return records, torn
+
+
+def lines_of(run, directory, name, what):
+    """The records of one of the run's files; what cannot be read of it is noted."""
+    try:
+        records, torn = records_of(directory / name)
+    except OSError as error:
+        run.notes.append(f"{name} cannot be read ({error.strerror}): {what} left out")
+        return []
+    if torn:
+        lines = "line is" if torn == 1 else "lines are"
+        run.notes.append(f"{name}: {torn} {lines} torn or unreadable, and left out")
+    return records
+
+
+def is_step(record):
+    return all(isinstance(record.get(key), (int, float))
+               for key in ("step", "tokens_per_second"))
+
+
+def is_validation(record):
+    seen = record.get("validation")
+    return isinstance(seen, dict) and isinstance(seen.get("step"), (int, float))
+
+
+def read_efficiency(run, directory):
+    """Fills in run.efficiency, or notes why it stays empty."""
+    left_out = "where the time went is left out"
+    try:
+        efficiency = json.loads((directory / "efficiency.json").read_text("utf-8"))
+    except FileNotFoundError:
+        run.notes.append("there is no efficiency.json (a run of an older program, or killed "
+                         f"before its first checkpoint): {left_out}")
+        return
+    except (OSError, ValueError) as error:
+        run.notes.append(f"efficiency.json cannot be read ({error}): {left_out}")
+        return
+    version = efficiency.get("schema_version") if isinstance(efficiency, dict) else None
+    if version != SCHEMA_VERSION:
+        run.notes.append(f"efficiency.json has schema version {version}, and this tool reads "
+                         f"{SCHEMA_VERSION}: {left_out}")
+        return
+    run.efficiency = efficiency
+    if not run.is_complete:
+        run.notes.append("partial: the run was killed, or trains still. The account is of its "
+                         "last checkpoint; kernels, pipeline, memory and serialisation come "
+                         "with the end of a start")
+
+
+def read_run(directory):
+    """A Run; InputError where the directory is none."""
+    directory = Path(directory)
+    if not directory.is_dir():
+        pattern = any(letter in str(directory) for letter in "*?[")
+        raise InputError(f"there is no directory '{directory}'" + (
+            ": the pattern fits nothing (have the runs ended with an error?)" if pattern
+            else ": expected that of a run of trireme train"))
+    try:
+        environment = json.loads((directory / "environment.json").read_text("utf-8"))
+        run = Run(str(directory), int(environment["ranks"]),
+                  read_deck(directory / "deck.yaml"), environment)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        said = f"no '{error.args[0]}'" if isinstance(error, KeyError) else error
+        raise InputError(f"'{directory}' is no run of trireme train: {said}") from error
+    records = lines_of(run, directory, "train.jsonl", "loss and throughput are")
+    run.steps = [record for record in records if is_step(record)]
+    run.validations = [record["validation"] for record in records if is_validation(record)]
+    run.starts = lines_of(run, directory, "starts.jsonl", "starts are")
+    read_efficiency(run, directory)
+    return run
+
+
+def begins_of(run):
+    """[(number of the start, step it began at, whether the start before it was killed)]"""
+    begins, ended = [], True
+    for event in run.starts:
+        if event.get("event") == "began" and isinstance(event.get("step"), int):
+            begins.append((event.get("start", len(begins) + 1), event["step"], not ended))
+            ended = False
+        elif event.get("event") == "ended":
+            ended = True
+    return begins
+
+
+def layout_of(run):
+    """What decides how the ranks work, as trireme plan names it; numbers where it has them."""
+    def of(key, default):
+        value = run.deck.get(key, default)
+        return int(value) if value.isdigit() else value
+
+    layout = {key: of(f"parallel.{key}", "1")
+              for key in ("tensor", "pipeline", "virtual_pipeline", "context", "zero")}
+    model = layout["tensor"] * layout["pipeline"] * layout["context"]
+    layout["data"] = run.ranks // model if model else run.ranks
+    layout["sequence"] = run.deck.get("parallel.sequence", "false") == "true"
+    layout["schedule"] = run.deck.get("parallel.schedule", "1f1b")
+    layout["micro"] = of("batch.micro", "1")
+    layout["recompute"] = run.deck.get("memory.recompute", "none")
+    return layout
+
+
+def layout_text(run):
+    """ "2 ranks: tensor 2, micro-batch 4": degrees of one and defaults are not said."""
+    layout = layout_of(run)
+    said = [f"{key.replace('_', ' ')} {layout[key]}"
+            for key in ("tensor", "context", "pipeline", "virtual_pipeline", "data")
+            if layout[key] != 1]
+    if layout["sequence"]:
+        said.append("sequence")
+    if layout["pipeline"] != 1:
+        said.append(str(layout["schedule"]))
+    if layout["data"] != 1:
+        said.append(f"ZeRO {layout['zero']}")
+    said.append(f"micro-batch {layout['micro']}")
+    if layout["recompute"] != "none":
+        said.append(f"{layout['recompute']} recomputation")
+    ranks = "1 rank" if run.ranks == 1 else f"{run.ranks} ranks"
+    return f"{ranks}: {', '.join(said)}"
+
+
+def model_text(run):
+    deck = run.deck
+    return (f"{deck.get('model.kind', '?')} of {deck.get('model.layers', '?')} layers x "
+            f"{deck.get('model.hidden', '?')}, {deck.get('precision.compute', '?')}, "
+            f"{deck.get('data.train', '?')}")

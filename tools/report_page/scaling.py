@@ -1,0 +1,245 @@
+# tools/report_page/scaling.py — which runs may be compared, and how they scale. Runs are
+# compared where their resolved decks ask for the same work: the same model, corpus, precision
+# and optimizer, on whatever grid. The same batch on more ranks is strong scaling; a batch that
+# grows as the ranks do is weak scaling; neither is compared with the other.
+#
+# Runs of one deck on as many ranks, each with as many threads, are repeats: they make one row,
+# the mean, from the least to the most. The first row, on fewest ranks, is the measure;
+# efficiency is (tokens per second / ranks) in parts of that of the measure.
+import json
+import statistics
+from pathlib import Path
+
+from report_page.run_files import InputError, begins_of, layout_of, layout_text, model_text
+
+# What a step has to do, by the keys of the deck: each group of them, or one.
+WORK = ("model.", "precision.", "data.train", "data.mask_eod_loss", "batch.ramp_up",
+        "optimizer.kind", "optimizer.clip_norm")
+BATCH = "batch.global"
+# Where a run leaves its files says nothing about it.
+PLACES = ("run.dir", "checkpoint.dir")
+# What a prediction must agree in, and only where the layout has ranks along that axis.
+OF_AXIS = {"sequence": "tensor", "schedule": "pipeline", "virtual_pipeline": "pipeline",
+           "zero": "data"}
+
+
+class Repeats:
+    """Runs of one layout; rates are tokens per second, one of each run."""
+
+    def __init__(self, runs, rates):
+        self.runs, self.rates = runs, rates
+        self.ranks, self.deck = runs[0].ranks, conditions(runs[0])
+        self.batch = int(runs[0].deck[BATCH])
+        self.layout = layout_text(runs[0])
+        self.grid = self.layout.partition(": ")[2]  # without the number of ranks
+        self.rate = statistics.mean(rates)
+        self.predicted = None  # tokens per second
+
+    @property
+    def short_name(self):
+        """Of the directories."""
+        more = len(self.runs) - 1
+        return self.runs[0].name + (f" and {more} more" if more else "")
+
+    @property
+    def name(self):
+        """With the least and the most of them."""
+        span = f" ({min(self.rates):.1f} to {max(self.rates):.1f} tokens/s)"
+        return self.short_name + (span if len(self.runs) > 1 else "")
+
+    @property
+    def typical(self):
+        """The run whose rate is the median of them."""
+        return sorted(zip(self.rates, range(len(self.runs)), self.runs))[
+            len(self.runs) // 2][2]
+
+
+def rate_of(run):
+    """Median tokens per second of the last start's records but the first, whose first step
+    is slow; InputError where there are not enough."""
+    begins = begins_of(run)
+    began = begins[-1][1] if begins else 0
+    rates = [record["tokens_per_second"] for record in run.steps if record["step"] > began]
+    if len(rates) < 2:
+        have = "1 record of a step" if len(rates) == 1 else f"{len(rates)} records of steps"
+        raise InputError(f"'{run.name}' has {have} of its last start; 2 are needed "
+                         "(run.log_every, run.steps)")
+    return statistics.median(rates[1:])
+
+
+def work_of(run):
+    return tuple(sorted(item for item in run.deck.items() if item[0].startswith(WORK)))
+
+
+def conditions(run):
+    """The deck without places, and what else runs can differ in."""
+    build = run.environment.get("build")
+    build = build if isinstance(build, dict) else {}
+    said = {key: value for key, value in run.deck.items() if key not in PLACES}
+    said["threads of a rank"] = str(run.environment.get("threads_per_rank", "not known"))
+    said["build"] = str(build.get("git", "not known"))
+    return said
+
+
+def repeats_of(runs):
+    """(runs with the same work grouped as Repeats: {work: [Repeats]}, why others are not)"""
+    groups, said = {}, []
+    for run in runs:
+        try:
+            if not run.deck.get(BATCH, "").isdigit():
+                raise InputError(f"'{run.name}' has no {BATCH} in its deck")
+            key = (work_of(run), run.ranks, tuple(sorted(conditions(run).items())))
+            groups.setdefault(key, []).append((run, rate_of(run)))
+        except InputError as error:
+            said.append(str(error))
+    works = {}
+    for (work, _, _), members in groups.items():
+        works.setdefault(work, []).append(Repeats(*map(list, zip(*members))))
+    return works, said
+
+
+def differences(rows, but=()):
+    """["parallel.tensor: 1, 2", ...]: conditions that the rows do not agree in."""
+    said = []
+    for key in sorted(set().union(*(row.deck for row in rows))):
+        values = [row.deck.get(key, "(none)") for row in rows]
+        if len(set(values)) > 1 and key not in but:
+            said.append(f"{key}: {', '.join(values)}")
+    return said
+
+
+class ScalingSet:
+    """Rows that one measure holds for: kind is strong, weak or alone."""
+
+    def __init__(self, kind, rows):
+        self.kind = kind
+        self.rows = sorted(rows, key=lambda row: (row.ranks, -row.rate))
+        self.measure = self.rows[0]
+
+    def speed_up(self, row, rate=None):
+        return (row.rate if rate is None else rate) / self.measure.rate
+
+    def efficiency(self, row, rate=None):
+        return self.speed_up(row, rate) * self.measure.ranks / row.ranks
+
+    def predicted_speed_up(self, row):
+        """Of the predicted measure where there is one: how well it scales is another matter
+        than how fast it is."""
+        return row.predicted / (self.measure.predicted or self.measure.rate)
+
+    @property
+    def differences(self):
+        return differences(self.rows, (BATCH,) if self.kind == "weak" else ())
+
+    @property
+    def heading(self):
+        row = self.measure
+        if self.kind == "strong":
+            return f"strong scaling: a batch of {row.batch} on every number of ranks"
+        if self.kind == "weak":
+            return (f"weak scaling: a batch that grows with the ranks, "
+                    f"{row.batch / row.ranks:g} for each")
+        ranks = "1 rank" if row.ranks == 1 else f"{row.ranks} ranks"
+        return f"a batch of {row.batch} on {ranks}: no other number of ranks to compare with"
+
+    @property
+    def model(self):
+        return model_text(self.measure.runs[0])
+
+
+def scaling_sets(rows):
+    """ScalingSets of rows with the same work. One may stand in two: as the smallest both of the
+    same batch on more ranks and of larger batches on more ranks."""
+    sets, taken = [], set()
+
+    def sort_by(size_of):
+        return [[row for row in rows if size_of(row) == value]
+                for value in sorted({size_of(row) for row in rows})]
+
+    for kind, size_of in (("strong", lambda row: row.batch),
+                          ("weak", lambda row: row.batch / row.ranks)):
+        for members in sort_by(size_of):
+            if len({row.ranks for row in members}) > 1:
+                sets.append(ScalingSet(kind, members))
+                taken.update(map(id, members))
+    for members in sort_by(lambda row: row.batch):
+        left = [row for row in members if id(row) not in taken]
+        if left:
+            sets.append(ScalingSet("alone", left))
+    return sets
+
+
+class Comparison:
+    """All sets of some runs, and what keeps others out."""
+
+    def __init__(self, runs):
+        works, self.left_out = repeats_of(runs)
+        self.sets = [each for rows in works.values() for each in scaling_sets(rows)]
+        self.rows = [row for rows in works.values() for row in rows]
+        self.different = []
+        if len(works) > 1:
+            first = set(next(iter(works)))
+            self.different = sorted({key for work in works for key, _ in set(work) ^ first})
+
+
+def text_of(comparison):
+    """As tables for a terminal."""
+    tables = []
+    for each in comparison.sets:
+        lines = [each.model, each.heading]
+        lines += [f"  differ in {line}" for line in each.differences]
+        lines.append(f"  {'ranks':>6} {'tokens/s':>12} {'per rank':>10} {'speed-up':>9} "
+                     f"{'efficiency':>10}  run")
+        for row in each.rows:
+            lines.append(f"  {row.ranks:6} {row.rate:12.1f} {row.rate / row.ranks:10.1f} "
+                         f"{each.speed_up(row):9.2f} {each.efficiency(row):10.1%}  {row.name}")
+        tables.append("\n".join(lines))
+    if comparison.different:
+        tables.append("Runs whose work differs are not compared: "
+                      + ", ".join(comparison.different))
+    return "\n\n".join(tables)
+
+
+# --- what the planner says ---------------------------------------------------------------------
+
+
+def read_prediction(path):
+    """[(layout, tokens of a step, tokens per second)] of a file of `trireme plan --json`."""
+    try:
+        plan = json.loads(Path(path).read_text("utf-8"))
+        plans = plan["plans"]
+        # The file tells the tokens of a step by how long the best plan takes for all of them.
+        of_step = plan["tokens"] * plans[0]["step_seconds"] / (86400 * plan["days"])
+        return [(each["layout"], of_step, of_step / each["step_seconds"]) for each in plans]
+    except OSError as error:
+        raise InputError(f"cannot read '{path}' ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError):
+        raise InputError(f"'{path}' is no plan that `trireme plan --json` wrote") from None
+
+
+def is_of(layout, run):
+    mine = layout_of(run)
+    for key, value in layout.items():
+        axis = OF_AXIS.get(key)
+        if axis and mine[axis] == 1:
+            continue
+        if key in mine and mine[key] != value:
+            return False
+    return mine["context"] == layout.get("context", 1)
+
+
+def add_predictions(rows, predictions):
+    """Fills in what was predicted of the rows' own layouts; says of how many."""
+    found = 0
+    for row in rows:
+        run = row.runs[0]
+        try:
+            tokens = row.batch * int(run.deck["model.sequence"])
+        except (KeyError, ValueError):
+            continue
+        for layout, of_step, rate in predictions:
+            if abs(of_step / tokens - 1) < 1e-3 and is_of(layout, run):
+                row.predicted = rate
+                found += 1
+                break
+    return found

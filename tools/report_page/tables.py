@@ -1,0 +1,304 @@
+# tools/report_page/tables.py — every number of the page as a table: formatted in the page, as it
+# is in a CSV file. A table is made of efficiency.json by one function each; docs/efficiency.md
+# says what its fields mean.
+import csv
+import io
+
+from report_page import words
+
+FORMATS = {
+    "text": lambda value: "" if value is None else str(value),
+    "name": lambda value: words.label(str(value)),
+    "whole": lambda value: "" if value is None else f"{value:,.0f}",
+    "number": lambda value: "" if value is None else words.number(value),
+    "times": lambda value: "" if value is None else f"{value:.2f}",
+    "share": lambda value: "" if value is None else words.share(value),
+    "seconds": lambda value: "" if value is None else words.seconds(value),
+    "size": lambda value: "" if value is None else words.size(value),
+    "size_rate": lambda value: "" if value is None else words.rate(value, "B/s"),
+    "flops": lambda value: "" if value is None else words.rate(value, "FLOP"),
+    "flop_rate": lambda value: "" if value is None else words.rate(value, "FLOP/s"),
+}
+
+
+SMALLEST_LOSS = 0.0005  # of all time: what is less would stand as 0.0 %
+
+
+UNKNOWN_END = "killed, or trains still"  # of a start that has written none
+
+
+class Table:
+    """columns: (name in CSV, heading, format); rows: values as they are. In the page only the
+    first `shown` rows stand (0: none, it is for CSV)."""
+
+    def __init__(self, slug, title, columns, rows, note="", shown=None):
+        self.slug, self.title, self.columns, self.rows = slug, title, columns, rows
+        self.note, self.shown = note, shown
+
+    def csv(self):
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([name for name, _, _ in self.columns])
+        for row in self.rows:
+            writer.writerow(["" if value is None else value for value in row])
+        return out.getvalue()
+
+
+def quotient(numerator, denominator):
+    return numerator / denominator if denominator else None
+
+
+def identity(efficiency):
+    rows = [(factor["name"], factor["value"], factor["numerator"], factor["denominator"])
+            for factor in efficiency["identity"]["factors"]]
+    rows.append(("goodput", efficiency["identity"]["goodput"], "model_flops", "capacity"))
+    return Table("identity", "The identity: goodput is the product of the factors", (
+        ("factor", "factor", "name"), ("value", "value", "share"),
+        ("numerator", "numerator", "name"), ("denominator", "denominator", "name")), rows)
+
+
+def quantities(efficiency):
+    amounts = efficiency["identity"]["quantities_flops"]
+    rows = [(name, flops, quotient(flops, amounts["capacity"]))
+            for name, flops in sorted(amounts.items(), key=lambda item: -item[1])]
+    return Table("quantities", "Quantities of the identity", (
+        ("quantity", "quantity", "name"), ("flops", "FLOPs", "flops"),
+        ("share_of_capacity", "of capacity", "share")), rows, shown=0)
+
+
+def losses(efficiency):
+    rows = [(loss["name"], loss["share"], loss["rank"], loss["stage"], loss["advice"])
+            for loss in efficiency["losses"] if abs(loss["share"]) >= SMALLEST_LOSS]
+    return Table("losses", "Losses, and what to try", (
+        ("loss", "loss", "name"), ("share", "of all time", "share"), ("rank", "rank", "text"),
+        ("stage", "stage", "text"), ("advice", "what to try", "text")), rows,
+        "Largest first. A rank and stage stand where one stands out.")
+
+
+def pop(efficiency):
+    rows = list(efficiency["pop"].items())
+    return Table("pop", "Efficiencies of POP", (
+        ("efficiency", "efficiency", "text"), ("value", "value", "share")), rows, shown=0)
+
+
+def parts_of(rows, key):
+    """Columns of the parts of `this_start`, without those that nobody spent time in."""
+    names = list(rows[0]["seconds"]) if rows else []
+    names = [name for name in names if any(row["seconds"][name] for row in rows)]
+    columns = [(key, key, "text")] + [(f"{name}_seconds", words.label(name), "seconds")
+                                      for name in names]
+    return columns, [[row[key]] + [row["seconds"][name] for name in names] for row in rows]
+
+
+def stages(efficiency):
+    columns, rows = parts_of(efficiency["this_start"]["stages"], "stage")
+    return Table("stages", "Seconds of a step by stage (mean of its ranks)", columns, rows)
+
+
+def ranks(efficiency):
+    columns, rows = parts_of(efficiency["this_start"]["ranks"], "rank")
+    return Table("ranks", "Seconds of a step by rank", columns, rows, shown=0)
+
+
+def parts(efficiency):
+    spent = efficiency["device_seconds"]
+    named = {"set_up": spent["set_up"], **spent["parts"],
+             **{name: axis["device_seconds"] for name, axis in spent["messages"].items()}}
+    rows = [(name, seconds, quotient(seconds, spent["all"]))
+            for name, seconds in sorted(named.items(), key=lambda item: -item[1]) if seconds]
+    return Table("parts", "Device seconds of all starts", (
+        ("part", "part", "name"), ("device_seconds", "device seconds", "seconds"),
+        ("share", "of all", "share")), rows, shown=0)
+
+
+def kernels(efficiency):
+    rows = []
+    for row in efficiency["kernels"]["classes"]:
+        flops = row["flops_needed"] or None
+        rows.append((row["name"], row["calls"], flops, row["bytes"], row["seconds"],
+                     flops and quotient(flops, row["seconds"]),
+                     quotient(row["bytes"], row["seconds"]),
+                     flops and quotient(flops, row["bytes"]), row["bound"],
+                     row["share_of_bound"]))
+    return Table("kernels", "Kernels by class, of a step and rank", (
+        ("class", "class", "text"), ("calls", "calls", "number"),
+        ("flops_needed", "FLOPs", "flops"), ("bytes", "bytes", "size"),
+        ("seconds", "time", "seconds"), ("flops_per_second", "FLOP/s", "flop_rate"),
+        ("bytes_per_second", "bytes/s", "size_rate"),
+        ("flops_per_byte", "FLOPs a byte", "number"), ("bound", "bound by", "text"),
+        ("share_of_bound", "share of the bound", "share")), rows)
+
+
+def split_of(axis):
+    """(lateness, transfer) in device seconds, as in the steps whose messages were sampled;
+    (None, None) where none were."""
+    skew, transfer = axis["sampled_skew_seconds"], axis["sampled_transfer_seconds"]
+    if skew + transfer <= 0:
+        return None, None
+    late = axis["device_seconds"] * skew / (skew + transfer)
+    return late, axis["device_seconds"] - late
+
+
+def messages(efficiency):
+    rows = []
+    for name, axis in efficiency["device_seconds"]["messages"].items():
+        if not axis["device_seconds"] and not axis["calls"]:
+            continue
+        late, transfer = split_of(axis)
+        rows.append((name, axis["calls"], axis["bytes"], axis["device_seconds"], late, transfer,
+                     quotient(axis["bytes"], axis["device_seconds"]) or None,
+                     quotient(axis["bytes"], transfer or 0) or None))
+    if not any(row[1] for row in rows):
+        return None
+    rows.sort(key=lambda row: -row[3])
+    return Table("messages", "Communication by axis, of all starts and ranks", (
+        ("axis", "axis", "text"), ("calls", "calls", "whole"), ("bytes", "bytes", "size"),
+        ("device_seconds", "device seconds", "seconds"),
+        ("late_seconds", "of that waiting for who is late", "seconds"),
+        ("transfer_seconds", "transfer", "seconds"),
+        ("bytes_per_second", "bytes a device second", "size_rate"),
+        ("bytes_per_transfer_second", "bytes a second of transfer", "size_rate")), rows,
+        "Bytes are payload. Lateness and transfer are split as in the steps whose messages "
+        "were sampled; a message that hides behind kernels takes no device seconds.")
+
+
+def memory(efficiency):
+    rows = [(name, row["bytes_planned"] or None, row["bytes_min"], row["bytes_avg"],
+             row["bytes_max"]) for name, row in efficiency["memory"].items()]
+    return Table("memory", "Memory of a rank by category", (
+        ("category", "category", "text"), ("bytes_planned", "planned", "size"),
+        ("bytes_min", "least of the ranks", "size"), ("bytes_avg", "mean", "size"),
+        ("bytes_max", "most", "size")), rows,
+        "Planned is the rank with most. Process is all that the system gave, libraries "
+        "included; nothing is planned of it.")
+
+
+def histogram(efficiency):
+    rows = [(row["seconds_from"], row["seconds_to"], row["steps"])
+            for row in efficiency["step_histogram"]]
+    return Table("step_times", "How long steps took", (
+        ("seconds_from", "from", "seconds"), ("seconds_to", "to", "seconds"),
+        ("steps", "steps", "whole")), rows, shown=0)
+
+
+OF_EFFICIENCY = (identity, quantities, losses, pop, parts, stages, ranks, kernels, messages,
+                 memory, histogram)
+
+
+def progress(run):
+    columns = ("step", "tokens", "loss", "lr", "grad_norm", "seconds", "tokens_per_second",
+               "model_tflops")
+    rows = [[record.get(name) for name in columns] for record in run.steps]
+    return Table("progress", "Records of steps",
+                 [(name, words.label(name), "number") for name in columns], rows, shown=0)
+
+
+def validations(run):
+    columns = ("step", "name", "loss")
+    rows = [[record.get(name) for name in columns] for record in run.validations]
+    return Table("validations", "Validations",
+                 [(name, name, "text") for name in columns], rows, shown=0)
+
+
+def starts(run):
+    """A row for each start: where it began, and what became of it."""
+    rows = {}
+    for event in run.starts:
+        row = rows.setdefault(event.get("start"), dict.fromkeys(
+            ("began", "step", "ended", "end"), None))
+        if event.get("event") == "began":
+            row["began"], row["step"] = event.get("time"), event.get("step")
+            row["end"] = UNKNOWN_END
+        elif event.get("event") == "saved":
+            row["saved"] = event.get("step")
+        elif event.get("event") == "ended":
+            row["ended"] = event.get("time")
+            row["end"] = str(event.get("by") or f"status {event.get('status')}")
+    listed, last = [], next(reversed(rows), None)
+    for number, row in rows.items():
+        if number != last and row["end"] == UNKNOWN_END:
+            row["end"] = "killed"
+        whole = isinstance(row["began"], float) and isinstance(row["ended"], float)
+        listed.append((number, row["step"], row.get("saved"),
+                       row["ended"] - row["began"] if whole else None, row["end"]))
+    return Table("starts", "Starts", (
+        ("start", "start", "text"), ("from_step", "from step", "text"),
+        ("last_saved_step", "last saved", "text"), ("seconds", "length", "seconds"),
+        ("end", "end", "text")), listed, shown=20)
+
+
+# --- of several runs ----------------------------------------------------------------------------
+
+
+def runs(listed):
+    rows = []
+    for run in listed:
+        known = run.efficiency or {}
+        rates = known.get("rates") or {}
+        rows.append((run.name, run.ranks, run.deck.get("model.kind"),
+                     run.deck.get("model.layers"), run.deck.get("model.hidden"),
+                     known.get("steps"), (known.get("identity") or {}).get("goodput"),
+                     rates.get("tokens_per_second"), rates.get("hardware_share_of_peak"),
+                     "; ".join(run.notes)))
+    return Table("runs", "All runs", (
+        ("run", "run", "text"), ("ranks", "ranks", "text"), ("model", "model", "text"),
+        ("layers", "layers", "text"), ("hidden", "hidden", "text"),
+        ("steps", "steps that stand", "whole"), ("goodput", "goodput", "share"),
+        ("tokens_per_second", "tokens/s", "number"),
+        ("share_of_peak", "share of peak", "share"), ("notes", "notes", "text")), rows)
+
+
+def scaling(each, number):
+    rows = []
+    for row in each.rows:
+        rows.append((row.ranks, row.grid, row.batch, len(row.runs), row.rate, min(row.rates),
+                     max(row.rates), row.rate / row.ranks, each.speed_up(row),
+                     each.efficiency(row), row.predicted,
+                     quotient(row.predicted or 0, row.rate) - 1 if row.predicted else None,
+                     row.short_name))
+    has = any(row.predicted for row in each.rows)
+    columns = [("ranks", "ranks", "text"), ("layout", "layout", "text"),
+               ("batch", "batch", "text"), ("repeats", "runs", "text"),
+               ("tokens_per_second", "tokens/s", "number"),
+               ("tokens_per_second_least", "least", "number"),
+               ("tokens_per_second_most", "most", "number"),
+               ("tokens_per_second_of_rank", "a rank", "number"),
+               ("speed_up", "speed-up", "times"), ("efficiency", "efficiency", "share"),
+               ("tokens_per_second_predicted", "predicted", "number"),
+               ("error_of_prediction", "error", "share"), ("run", "run", "text")]
+    keep = [i for i, column in enumerate(columns) if has or "predict" not in column[0]]
+    return Table(f"scaling_{number}_{each.kind}", each.heading,
+                 [columns[i] for i in keep], [[row[i] for i in keep] for row in rows],
+                 "; ".join(f"differ in {line}" for line in each.differences))
+
+
+def computing_of_sample(efficiency):
+    spent = efficiency["device_seconds"]["parts"]
+    return quotient(spent["passes"] + spent["optimizer"], efficiency["samples"])
+
+
+def pop_of_set(each, number):
+    """POP's table of a scaling set: how computation scales is said against its measure."""
+    rows, reference = [], None
+    for row in each.rows:
+        run = row.typical
+        if run.efficiency is None:
+            continue
+        pop_tree, mine = run.efficiency["pop"], computing_of_sample(run.efficiency)
+        reference = reference or (mine if row is each.measure else None)
+        computation = quotient(reference, mine) if reference and mine else None
+        parallel = pop_tree["parallel_efficiency"]
+        rows.append((row.ranks, row.grid,
+                     None if computation is None else parallel * computation, parallel,
+                     pop_tree["load_balance"], pop_tree["communication_efficiency"],
+                     pop_tree["serialisation"], pop_tree["transfer"], computation))
+    return Table(f"pop_{number}_{each.kind}", "Efficiencies of POP (the typical run of each row)",
+                 (("ranks", "ranks", "text"), ("layout", "layout", "text"),
+                  ("global_efficiency", "global", "share"),
+                  ("parallel_efficiency", "parallel", "share"),
+                  ("load_balance", "load balance", "share"),
+                  ("communication_efficiency", "communication", "share"),
+                  ("serialisation", "serialisation", "share"), ("transfer", "transfer", "share"),
+                  ("computation_scaling", "computation scaling", "share")), rows,
+                 "Global = parallel x computation scaling: device seconds of the first row's "
+                 "kernels for a sample, of those of the row.")
