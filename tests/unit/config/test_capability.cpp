@@ -25,8 +25,7 @@ const std::map<std::string, std::string>& lacking() {
       {"model.kind", "t5"},       {"model.kv_heads", "2"},
       {"model.norm", "rmsnorm"},  {"model.activation", "swiglu"},
       {"model.position", "rope"}, {"model.bias", "false"},
-      {"parallel.context", "2"},  {"model.tie_embeddings", "false"},
-      {"run.probe", "true"}};
+      {"parallel.context", "2"},  {"model.tie_embeddings", "false"}};
   return all;
 }
 
@@ -83,7 +82,7 @@ TEST(CapabilityList, SaysWhatADryRunCanTell) {
   EXPECT_EQ(told("model.position=relative"), Told::nothing);
   EXPECT_EQ(told("model.position=rope"), Told::size);
   EXPECT_EQ(told("parallel.context=2"), Told::size);
-  EXPECT_EQ(told("run.probe=true"), Told::memory);
+  EXPECT_EQ(told("model.kv_heads=2"), Told::memory);
 }
 
 // What the page marks is what training refuses, word by word.
@@ -114,7 +113,6 @@ TEST(CapabilityPage, MarksWhatIsNotThereYet) {
   }
   EXPECT_GE(marked, 9);
   EXPECT_EQ(find_key("model.bias")->info.allowed, "true, false (not yet)");
-  EXPECT_EQ(find_key("run.probe")->info.allowed, "true (not yet), false");
   EXPECT_THAT(find_key("parallel.context")->info.allowed,
               EndsWith(" (other than 1: not yet)"));
   EXPECT_THAT(find_key("model.kv_heads")->info.allowed,
