@@ -765,6 +765,10 @@ void add_run(Table& table) {
                 {"Measure the memory's and the links' speed before the first step: what "
                  "kernels and messages reach is set against it in efficiency.json. About "
                  "a second."});
+  table.path(TRIREME_AT(run.reference),
+             {"A run of the same model to compare with, its directory or its "
+              "efficiency.json: how computation scales is said against it.",
+              "", "none"});
   table.boolean(TRIREME_AT(run.preflight),
                 {"Try every node first: writing, memory, computing, messages; name those "
                  "that fail or are much slower."});

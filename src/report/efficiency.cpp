@@ -13,24 +13,17 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <ranges>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
-#include "config/enums.hpp"
-#include "io/json.hpp"
 
 namespace trireme::report {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr int kSchemaVersion = 1;
 constexpr std::size_t kShownLosses = 3;
-// Ranks of which each has its own row; of more, the stages' means and extremes remain.
-constexpr std::size_t kMostRankRows = 256;
+constexpr int kMeaningColumn = 27;  // of the table
 // A rank stands out that has this much more of something than the mean.
 constexpr double kStandsOut = 1.1;
 // Of the slowest rank the others' waits are said to be from this share of all time on.
@@ -45,10 +38,6 @@ constexpr const char* kSerialisation = "serialisation";
 constexpr const char* kLoadBalance = "load_balance";
 constexpr const char* kFlopRate = "flop_rate";
 constexpr const char* kUsefulFlops = "useful_flops";
-
-double ratio(double a, double b) {
-  return b > 0.0 ? a / b : 0.0;
-}
 
 double seconds_of(const Account& account, TimePart part) {
   const auto found = account.seconds.find(std::string(name_of(part)));
@@ -110,31 +99,6 @@ std::vector<LostPart> parts_of(const Amounts& amounts) {
   std::vector<LostPart> parts;
   for (const auto& [name, flops] : amounts) parts.push_back({name, flops});
   return parts;
-}
-
-Json json_of(const Factor& factor) {
-  Json parts = Json::object();
-  for (const LostPart& part : factor.parts) {
-    parts[part.name] = ratio(part.flops, factor.denominator.flops);
-  }
-  return {{"name", factor.name},
-          {"value", factor.value()},
-          {"numerator", factor.numerator.name},
-          {"denominator", factor.denominator.name},
-          {"lost", std::move(parts)}};
-}
-
-Json json_of(const PartSeconds& seconds, const std::vector<std::string>& axes,
-             double steps) {
-  Json json = Json::object();
-  for (std::size_t i = 0; i < kTimeParts; ++i) {
-    const auto part = static_cast<TimePart>(i);
-    json[std::string(name_of(part))] = ratio(seconds[part], steps);
-  }
-  for (std::size_t a = 0; a < axes.size(); ++a) {
-    json[axes[a]] = ratio(seconds.axes()[a], steps);
-  }
-  return json;
 }
 
 }  // namespace
@@ -224,6 +188,19 @@ double Efficiency::parallel() const {
   return factor(kLoadBalance).value() * communication();
 }
 
+std::optional<double> Efficiency::computation_scaling() const {
+  const Account& account = facts_.account;
+  const double seconds =
+      seconds_of(account, TimePart::passes) + seconds_of(account, TimePart::optimizer);
+  if (!facts_.reference || seconds <= 0.0) return {};
+  return facts_.reference->kernel_seconds_of_sample * account.samples / seconds;
+}
+
+std::optional<double> Efficiency::global() const {
+  const std::optional<double> scaling = computation_scaling();
+  return scaling ? std::optional(*scaling * parallel()) : scaling;
+}
+
 // The rank that has most of a part, where it stands out from the mean; -1: none does.
 int Efficiency::outstanding_rank(TimePart part) const {
   const std::vector<PartSeconds>& ranks = facts_.rank_seconds;
@@ -299,6 +276,22 @@ void Efficiency::add_losses() {
   std::ranges::stable_sort(losses_, std::ranges::greater(), rank_of);
 }
 
+std::string Efficiency::pop_text() const {
+  std::string text;
+  const auto row = [&text](const char* label, double value, const std::string& meaning) {
+    text += fmt::format("  {:<16}{:>7}  {}\n", label, format_percent(value),
+                        wrap_words(meaning, kScreenColumns, kMeaningColumn));
+  };
+  row("parallel (POP)", parallel(), "transfer x serialisation x load balance");
+  const std::optional<double> scaling = computation_scaling();
+  if (!scaling) return text;
+  row("computation", *scaling,
+      fmt::format("scaling: kernel seconds of a sample in '{}' over those here",
+                  facts_.reference->path));
+  row("global (POP)", *global(), "parallel x computation");
+  return text;
+}
+
 std::string Efficiency::text() const {
   std::string text = fmt::format(
       "Efficiency of the run: {} of {} that stand, {}, {} x {}\n",
@@ -311,6 +304,7 @@ std::string Efficiency::text() const {
     text += fmt::format("  {:<16}{:>7}  {}\n", row.label,
                         format_percent(factor(row.name).value()), row.meaning);
   }
+  text += pop_text();
   text += "Largest losses\n";
   for (std::size_t i = 0; i < std::min(kShownLosses, losses_.size()); ++i) {
     const Loss& loss = losses_[i];
@@ -318,237 +312,9 @@ std::string Efficiency::text() const {
     if (loss.rank >= 0)
       where = fmt::format(" (rank {}, stage {})", loss.rank, loss.stage);
     text += fmt::format("  {:<16}{:>7}  {}\n", loss.name, format_percent(loss.share),
-                        wrap_words(loss.advice + where, kScreenColumns, 27));
+                        wrap_words(loss.advice + where, kScreenColumns, kMeaningColumn));
   }
   return text;
-}
-
-Json Efficiency::ranks_json() const {
-  const auto steps = static_cast<double>(facts_.steps_of_start);
-  const std::vector<PartSeconds>& ranks = facts_.rank_seconds;
-  Json stages = Json::array(), rows = Json::array();
-  const int most = facts_.stages.empty() ? -1 : std::ranges::max(facts_.stages);
-  for (int stage = 0; stage <= most; ++stage) {
-    PartSeconds sum(facts_.axes.size());
-    double count = 0.0, longest = 0.0;
-    int slowest = -1;
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      if (facts_.stages[r] != stage) continue;
-      sum += ranks[r];
-      count += 1.0;
-      if (slowest < 0 || ranks[r].compute() > longest) {
-        longest = ranks[r].compute();
-        slowest = static_cast<int>(r);
-      }
-    }
-    stages.push_back({{"stage", stage},
-                      {"ranks", count},
-                      {"slowest_rank", slowest},
-                      {"seconds", json_of(sum, facts_.axes, steps * count)}});
-  }
-  for (std::size_t r = 0; ranks.size() <= kMostRankRows && r < ranks.size(); ++r) {
-    rows.push_back({{"rank", r},
-                    {"stage", facts_.stages.at(r)},
-                    {"seconds", json_of(ranks[r], facts_.axes, steps)}});
-  }
-  return {{"steps", facts_.steps_of_start}, {"stages", stages}, {"ranks", rows}};
-}
-
-Json Efficiency::kernels_json() const {
-  Json list = Json::array();
-  for (std::size_t i = 0; i < kKernelKinds; ++i) {
-    const KernelClass& kernels = facts_.kernels[i];
-    if (kernels.calls <= 0.0) continue;
-    const double by_flops = ratio(kernels.needed_flops, facts_.peak);
-    const double by_bytes = ratio(kernels.bytes, facts_.bandwidth);
-    Json& row = list.emplace_back(Json{{"name", name_of(static_cast<KernelKind>(i))},
-                                       {"calls", kernels.calls},
-                                       {"flops", kernels.flops},
-                                       {"flops_needed", kernels.needed_flops},
-                                       {"bytes", kernels.bytes},
-                                       {"seconds", kernels.seconds},
-                                       {"seconds_bound", nullptr},
-                                       {"bound", nullptr},
-                                       {"share_of_bound", nullptr}});
-    if (facts_.bandwidth <= 0.0) continue;
-    row["seconds_bound"] = kernels.bound;
-    row["bound"] = by_flops >= by_bytes ? "products" : "memory";
-    row["share_of_bound"] = ratio(kernels.bound, kernels.seconds);
-  }
-  return list;
-}
-
-Json Efficiency::identity_json() const {
-  Json factors = Json::array(), quantities = Json::object();
-  for (const Factor& factor : factors_) {
-    factors.push_back(json_of(factor));
-    quantities[factor.denominator.name] = factor.denominator.flops;
-    quantities[factor.numerator.name] = factor.numerator.flops;
-  }
-  return {{"goodput", goodput()},
-          {"product", product()},
-          {"factors", std::move(factors)},
-          {"quantities_flops", std::move(quantities)}};
-}
-
-// Only against another run could one say how computation scales.
-Json Efficiency::pop_json() const {
-  return {{"parallel_efficiency", parallel()},
-          {"load_balance", factor(kLoadBalance).value()},
-          {"communication_efficiency", communication()},
-          {"serialisation", factor(kSerialisation).value()},
-          {"transfer", factor(kTransfer).value()},
-          {"computation_scaling", nullptr},
-          {"global_efficiency", nullptr}};
-}
-
-Json Efficiency::losses_json() const {
-  const auto place = [](int number) { return number < 0 ? Json() : Json(number); };
-  Json losses = Json::array();
-  for (const Loss& loss : losses_) {
-    losses.push_back({{"name", loss.name},
-                      {"share", loss.share},
-                      {"rank", place(loss.rank)},
-                      {"stage", place(loss.stage)},
-                      {"advice", loss.advice}});
-  }
-  return losses;
-}
-
-Json Efficiency::rates_json() const {
-  const Account& account = facts_.account;
-  const double step = ratio(account.step_seconds(), account.steps * facts_.ranks);
-  const double per_device = account.step_seconds() * 1e12;
-  return {
-      {"step_seconds_mean", step},
-      {"tokens_per_second", ratio(account.tokens, step * account.steps)},
-      {"model_tflops_per_device", ratio(account.flops.model, per_device)},
-      {"hardware_tflops_per_device", ratio(account.flops.executed, per_device)},
-      {"hardware_share_of_peak", ratio(account.flops.executed, account.device.stepping)}};
-}
-
-Json Efficiency::seconds_json() const {
-  const Account& account = facts_.account;
-  Json parts = Json::object(), axes = Json::object();
-  for (const auto& [name, value] : account.seconds) parts[name] = value;
-  for (const auto& [name, axis] : account.axes) {
-    axes[name] = {{"device_seconds", axis.seconds},
-                  {"calls", axis.calls},
-                  {"bytes", axis.bytes},
-                  {"sampled_skew_seconds", axis.skew},
-                  {"sampled_transfer_seconds", axis.transfer},
-                  {"sampled_bytes", axis.sampled_bytes}};
-  }
-  return {{"all", facts_.device_seconds},
-          {"set_up", facts_.ready_seconds},
-          {"parts", std::move(parts)},
-          {"messages", std::move(axes)}};
-}
-
-Json Efficiency::histogram_json() const {
-  Json bins = Json::array();
-  for (const auto& [bin, count] : facts_.account.step_bins) {
-    bins.push_back({{"seconds_from", Account::seconds_of_bin(bin)},
-                    {"seconds_to", Account::seconds_of_bin(bin + 1)},
-                    {"steps", count}});
-  }
-  return bins;
-}
-
-Json Efficiency::pipeline_json() const {
-  if (!facts_.pipeline) return nullptr;
-  const step::PipelineReport& report = *facts_.pipeline;
-  Json pipeline = {{"stages", report.shape.stages},
-                   {"chunks", report.shape.chunks},
-                   {"microbatches", report.shape.microbatches},
-                   {"schedule", config::name_of(report.schedule)},
-                   {"bubble_share", report.measured_bubble()},
-                   {"bubble_share_simulated", nullptr}};
-  if (report.simulated) pipeline["bubble_share_simulated"] = report.simulated_bubble();
-  return pipeline;
-}
-
-Json Efficiency::memory_json() const {
-  Json memory = Json::object();
-  for (const auto& [planned, row] : facts_.memory) {
-    memory[row.name] = {{"bytes_planned", planned},
-                        {"bytes_min", row.min},
-                        {"bytes_avg", row.avg},
-                        {"bytes_max", row.max}};
-  }
-  return memory;
-}
-
-Json Efficiency::energy_json() const {
-  const Account& account = facts_.account;
-  if (account.metered_tokens <= 0.0) return nullptr;
-  return {{"joules", account.joules},
-          {"tokens", account.metered_tokens},
-          {"joules_per_token", account.joules / account.metered_tokens}};
-}
-
-Json Efficiency::machine_json() const {
-  Json links = Json::array();
-  for (const LinkSpeed& link : facts_.links) {
-    links.push_back({{"axis", link.axis},
-                     {"ranks", link.ranks},
-                     {"latency_seconds", link.latency},
-                     {"payload_bytes_per_second", link.bytes_per_second},
-                     {"slowest_rank", link.slowest_rank}});
-  }
-  std::vector<std::string> hosts;
-  for (const std::string& host : facts_.hosts) {
-    if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
-  }
-  Json clock = nullptr;
-  const auto slowest = std::ranges::min_element(facts_.hertz);
-  if (slowest != facts_.hertz.end() && *slowest > 0.0) {
-    double mean = 0.0;
-    for (const double hertz : facts_.hertz) {
-      mean += hertz / static_cast<double>(facts_.hertz.size());
-    }
-    clock = {{"gigahertz", 1e-9 * mean},
-             {"gigahertz_least", 1e-9 * *slowest},
-             {"slowest_rank", slowest - facts_.hertz.begin()}};
-  }
-  return {{"hosts", std::move(hosts)},
-          {"clock", std::move(clock)},
-          {"peak_tflops", 1e-12 * facts_.peak},
-          {"memory_gigabytes_per_second",
-           facts_.bandwidth > 0.0 ? Json(1e-9 * facts_.bandwidth) : Json()},
-          {"links", std::move(links)}};
-}
-
-std::string Efficiency::json() const {
-  const Json run = {{"directory", facts_.run_directory},
-                    {"start", facts_.start},
-                    {"starts", facts_.starts},
-                    {"step", facts_.step},
-                    {"steps", facts_.steps},
-                    {"devices", facts_.ranks},
-                    {"compute", name_of(facts_.type)}};
-  const Json json = {
-      {"schema_version", kSchemaVersion},
-      {"complete", facts_.is_complete},
-      {"time", facts_.time},
-      {"run", run},
-      {"machine", machine_json()},
-      {"identity", identity_json()},
-      {"pop", pop_json()},
-      {"losses", losses_json()},
-      {"rates", rates_json()},
-      {"energy", energy_json()},
-      {"steps", facts_.account.steps},
-      {"samples", facts_.account.samples},
-      {"tokens", facts_.account.tokens},
-      {"device_seconds", seconds_json()},
-      {"step_histogram", histogram_json()},
-      {"this_start", ranks_json()},
-      {"kernels",
-       {{"steps_profiled", facts_.profiled_steps}, {"classes", kernels_json()}}},
-      {"pipeline", pipeline_json()},
-      {"memory", memory_json()}};
-  return io::json_text(json, 2) + "\n";
 }
 
 }  // namespace trireme::report

@@ -21,10 +21,13 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "comm/process_groups.hpp"
 #include "report/kernel_classes.hpp"
 #include "report/link_probe.hpp"
+#include "report/reference_run.hpp"
 #include "report/run_account.hpp"
 #include "report/section_table.hpp"
+#include "report/site_messages.hpp"
 #include "step/pipeline_report.hpp"
 
 namespace trireme::report {
@@ -35,13 +38,17 @@ inline constexpr const char* kEfficiencyName = "efficiency.json";
 struct EfficiencyFacts {
   bool is_complete = false;  // written at the end of a start, and not while it trains
   std::string run_directory = {}, time = {};
+  comm::GridShape grid = {};
   std::int64_t start = 0, starts = 1;
   std::int64_t step = 0, steps = 0;  // done, and of the deck
   int ranks = 1;
-  DType type = DType::float32;        // that the model computes in
-  double peak = 0.0;                  // FLOP/s of a device, measured, the ranks' mean
-  double bandwidth = 0.0;             // bytes/s of a device's memory; 0: not measured
-  std::vector<LinkSpeed> links = {};  // none: not measured
+  DType type = DType::float32;           // that the model computes in
+  double peak = 0.0;                     // FLOP/s of a device, measured, the ranks' mean
+  double nominal_peak = 0.0;             // the maker's; 0: not known
+  double bandwidth = 0.0;                // bytes/s of a device's memory; 0: not measured
+  std::vector<LinkSpeed> links = {};     // none: not measured
+  std::vector<std::string> meters = {};  // what tells its energy
+  std::optional<ReferenceRun> reference = {};
 
   Account account = {};
   // Of all starts, those that led nowhere included.
@@ -60,6 +67,7 @@ struct EfficiencyFacts {
   // StartAccount's slowest_saver(), and slowest_sender() of each axis.
   int slowest_saver = -1;
   std::vector<int> slowest_senders = {};
+  std::vector<SiteMessages> sites = {};
   std::int64_t profiled_steps = 0;
   KernelClasses kernels = {};  // of such a step, the ranks' mean
   std::optional<step::PipelineReport> pipeline = {};
@@ -85,6 +93,11 @@ struct Factor {
   double value() const;  // 1 where there was nothing to lose
 };
 
+// 0 where there is nothing to divide by.
+inline double ratio(double a, double b) {
+  return b > 0.0 ? a / b : 0.0;
+}
+
 struct Loss {
   std::string name;
   double share = 0.0;         // of what the devices could have done in all the time
@@ -100,9 +113,12 @@ class Efficiency {
   const std::vector<Factor>& factors() const { return factors_; }
   double goodput() const;  // measured, and not by the factors
   double product() const;  // of the factors
-  // POP's: load balance x communication, and serialisation x transfer.
+  // POP's: load balance x communication, and serialisation x transfer; and against the
+  // reference, kernel seconds of a sample there over those here, and all of it together.
   double parallel() const;
   double communication() const;
+  std::optional<double> computation_scaling() const;
+  std::optional<double> global() const;
   // Of device time that was in no kernel, largest first; what kernels lose beside the
   // peak is kernels(). What only the beginning of a start takes comes last in a run of
   // minutes, which would be nothing in one of days.
@@ -122,6 +138,7 @@ class Efficiency {
   int reason_of(const std::string& part) const;
   std::vector<LostPart> kernel_losses() const;
   const Factor& factor(std::string_view name) const;
+  std::string pop_text() const;
   nlohmann::ordered_json identity_json() const;
   nlohmann::ordered_json pop_json() const;
   nlohmann::ordered_json losses_json() const;
@@ -129,9 +146,8 @@ class Efficiency {
   nlohmann::ordered_json seconds_json() const;
   nlohmann::ordered_json histogram_json() const;
   nlohmann::ordered_json ranks_json() const;
+  nlohmann::ordered_json sites_json() const;
   nlohmann::ordered_json kernels_json() const;
-  nlohmann::ordered_json pipeline_json() const;
-  nlohmann::ordered_json memory_json() const;
   nlohmann::ordered_json machine_json() const;
   nlohmann::ordered_json energy_json() const;
 

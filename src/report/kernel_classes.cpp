@@ -62,18 +62,23 @@ KernelKind kind_of(std::string_view kernel) {
   return KernelKind::other;
 }
 
+void KernelClass::add(double share, const KernelClass& other) {
+  calls += share * other.calls;
+  seconds += share * other.seconds;
+  flops += share * other.flops;
+  needed_flops += share * other.needed_flops;
+  bytes += share * other.bytes;
+  bound += share * other.bound;
+}
+
 KernelClasses classes_of(const RankProfile& rank) {
   KernelClasses classes{};
   if (rank.steps == 0) return classes;
   const double share = 1.0 / static_cast<double>(rank.steps);
   for (const KernelUse& use : rank.kernels) {
     KernelClass& sum = classes[static_cast<std::size_t>(kind_of(use.kernel))];
-    sum.calls += share * use.calls;
-    sum.seconds += share * use.seconds;
-    sum.flops += share * use.flops;
-    sum.needed_flops += share * use.needed_flops();
-    sum.bytes += share * use.bytes;
-    sum.bound += share * use.bound;
+    sum.add(share, {use.calls, use.seconds, use.flops, use.needed_flops(), use.bytes,
+                    use.bound});
   }
   return classes;
 }
@@ -91,14 +96,7 @@ std::optional<KernelClasses> mean_of_ranks(comm::Communicator& world,
     KernelClasses one{};
     std::memcpy(one.data(), text.data(), text.size());
     const double share = 1.0 / static_cast<double>(all.size());
-    for (std::size_t i = 0; i < kKernelKinds; ++i) {
-      mean[i].calls += share * one[i].calls;
-      mean[i].seconds += share * one[i].seconds;
-      mean[i].flops += share * one[i].flops;
-      mean[i].needed_flops += share * one[i].needed_flops;
-      mean[i].bytes += share * one[i].bytes;
-      mean[i].bound += share * one[i].bound;
-    }
+    for (std::size_t i = 0; i < kKernelKinds; ++i) mean[i].add(share, one[i]);
   }
   return mean;
 }

@@ -38,6 +38,9 @@ struct KernelClass {
   double needed_flops = 0.0;  // without
   double bytes = 0.0;
   double bound = 0.0;  // seconds that the kernels would take at the measured rates
+
+  // Adds so large a share of another.
+  void add(double share, const KernelClass& other);
 };
 using KernelClasses = std::array<KernelClass, kKernelKinds>;
 

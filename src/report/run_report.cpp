@@ -43,22 +43,6 @@ Json json_of(const EffectiveTime& time) {
           {"share", time.share()}};
 }
 
-Json json_of(const step::PipelineReport& report) {
-  Json json = {{"stages", report.shape.stages},
-               {"chunks", report.shape.chunks},
-               {"microbatches", report.shape.microbatches},
-               {"schedule", config::name_of(report.schedule)},
-               {"step_seconds", report.measured},
-               {"step_seconds_simulated", nullptr},
-               {"bubble_share", report.measured_bubble()},
-               {"bubble_share_simulated", nullptr}};
-  if (report.simulated) {
-    json["step_seconds_simulated"] = *report.simulated;
-    json["bubble_share_simulated"] = report.simulated_bubble();
-  }
-  return json;
-}
-
 // Where no token counts there is no loss.
 std::string text_of(double loss) {
   return std::isnan(loss) ? "not known" : fmt::format("{:.4f}", loss);
@@ -79,6 +63,23 @@ std::string line(const std::string& label, const std::vector<std::string>& parts
 }
 
 }  // namespace
+
+Json pipeline_json(const std::optional<step::PipelineReport>& report) {
+  if (!report) return nullptr;
+  Json json = {{"stages", report->shape.stages},
+               {"chunks", report->shape.chunks},
+               {"microbatches", report->shape.microbatches},
+               {"schedule", config::name_of(report->schedule)},
+               {"step_seconds", report->measured},
+               {"step_seconds_simulated", nullptr},
+               {"bubble_share", report->measured_bubble()},
+               {"bubble_share_simulated", nullptr}};
+  if (report->simulated) {
+    json["step_seconds_simulated"] = *report->simulated;
+    json["bubble_share_simulated"] = report->simulated_bubble();
+  }
+  return json;
+}
 
 std::string_view name_of(StartEnd end) {
   constexpr std::array<std::string_view, 3> kNames = {"finished", "stop_after",
@@ -127,7 +128,7 @@ std::string RunReport::json(const SectionTable& table) const {
                  {"validation", std::move(sets)}}},
                {"effective_time", json_of(effective)},
                {"this_start", table.json()}};
-  json["this_start"]["pipeline"] = pipeline ? json_of(*pipeline) : Json();
+  json["this_start"]["pipeline"] = pipeline_json(pipeline);
   return io::json_text(json, 2) + "\n";
 }
 

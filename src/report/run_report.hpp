@@ -4,6 +4,7 @@
 #define TRIREME_REPORT_RUN_REPORT_HPP_
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,6 +51,9 @@ struct RunReport {
   // The file's content; docs/runs.md has its fields.
   std::string json(const SectionTable& table) const;
 };
+
+// A pipeline as reports have it; null where there is none.
+nlohmann::ordered_json pipeline_json(const std::optional<step::PipelineReport>& report);
 
 }  // namespace trireme::report
 

@@ -31,8 +31,7 @@ std::string capitalised(std::string text) {
   return text;
 }
 
-SectionTable::Row row_of(comm::Communicator& world, std::string name, double value) {
-  const std::vector<double> values = world.gather(value);
+SectionTable::Row row_of(std::string name, const std::vector<double>& values) {
   SectionTable::Row row;
   row.name = std::move(name);
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
@@ -41,6 +40,10 @@ SectionTable::Row row_of(comm::Communicator& world, std::string name, double val
   for (const double one : values) row.avg += one / static_cast<double>(values.size());
   row.avg = std::clamp(row.avg, row.min, row.max);  // rounding
   return row;
+}
+
+SectionTable::Row row_of(comm::Communicator& world, std::string name, double value) {
+  return row_of(std::move(name), world.gather(value));
 }
 
 // All tables have columns of the same width: a name, then figures.
@@ -89,10 +92,18 @@ SectionTable::SectionTable(comm::Communicator& world, const RunTimes& times)
     if (row.calls > 0.0) traffic_.push_back(row);
   }
   for (const MemoryUse& use : times.memory) {
-    const MemoryRow row{.planned = row_of(world, use.name, use.planned).max,
-                        .measured = row_of(world, use.name, use.measured)};
-    if (row.planned > 0.0 || row.measured.max > 0.0) memory_.push_back(row);
+    MemoryRow row{use.name, world.gather(use.planned), world.gather(use.measured)};
+    if (row.most_planned() > 0.0 || row.row().max > 0.0)
+      memory_.push_back(std::move(row));
   }
+}
+
+double SectionTable::MemoryRow::most_planned() const {
+  return std::ranges::max(planned);
+}
+
+SectionTable::Row SectionTable::MemoryRow::row() const {
+  return row_of(name, measured);
 }
 
 double SectionTable::TrafficRow::hidden() const {
@@ -191,19 +202,19 @@ std::string SectionTable::traffic_text() const {
 std::string SectionTable::memory_text() const {
   if (memory_.empty()) return {};
   std::string out = table_head("Memory", {"planned", "min", "avg", "max"});
-  for (const MemoryRow& row : memory_) {
-    const Row& measured = row.measured;
-    out += table_line(
-        capitalised(measured.name),
-        {row.planned > 0.0 ? format_bytes(row.planned) : "-", format_bytes(measured.min),
-         format_bytes(measured.avg), format_bytes(measured.max)});
+  for (const MemoryRow& memory : memory_) {
+    const Row row = memory.row();
+    const double planned = memory.most_planned();
+    out += table_line(capitalised(row.name),
+                      {planned > 0.0 ? format_bytes(planned) : "-", format_bytes(row.min),
+                       format_bytes(row.avg), format_bytes(row.max)});
   }
   return out;
 }
 
 nlohmann::ordered_json SectionTable::json() const {
   using Json = nlohmann::ordered_json;
-  Json sections = Json::object(), memory = Json::object(), messages = Json::object();
+  Json sections = Json::object(), messages = Json::object();
   for (const Row& row : rows_) {
     sections[row.name] = {{"seconds_min", row.min},
                           {"seconds_avg", row.avg},
@@ -216,12 +227,6 @@ nlohmann::ordered_json SectionTable::json() const {
     message.update({{"seconds_in_flight", row.in_flight},
                     {"seconds_exposed", row.exposed},
                     {"hidden_share", row.hidden()}});
-  }
-  for (const auto& [planned, row] : memory_) {
-    memory[row.name] = {{"bytes_planned", planned},
-                        {"bytes_min", row.min},
-                        {"bytes_avg", row.avg},
-                        {"bytes_max", row.max}};
   }
   return {{"loop_seconds", loop_seconds_},
           {"step_seconds", step_seconds_},
@@ -242,7 +247,27 @@ nlohmann::ordered_json SectionTable::json() const {
           {"peak_share", peak_share()},
           {"sections", sections},
           {"messages", messages},
-          {"memory", memory}};
+          {"memory", memory_json(memory_)}};
+}
+
+nlohmann::ordered_json memory_json(const std::vector<SectionTable::MemoryRow>& rows,
+                                   const std::function<bool(int)>& is_of) {
+  auto memory = nlohmann::ordered_json::object();
+  for (const SectionTable::MemoryRow& all : rows) {
+    SectionTable::MemoryRow some{all.name, {}, {}};
+    for (std::size_t rank = 0; rank < all.measured.size(); ++rank) {
+      if (is_of && !is_of(static_cast<int>(rank))) continue;
+      some.planned.push_back(all.planned.at(rank));
+      some.measured.push_back(all.measured[rank]);
+    }
+    if (some.measured.empty()) continue;
+    const SectionTable::Row row = some.row();
+    memory[row.name] = {{"bytes_planned", some.most_planned()},
+                        {"bytes_min", row.min},
+                        {"bytes_avg", row.avg},
+                        {"bytes_max", row.max}};
+  }
+  return memory;
 }
 
 }  // namespace trireme::report

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -65,9 +66,12 @@ class SectionTable {
     // The share of the time in flight in which the rank did something else.
     double hidden() const;
   };
+  // Bytes of one category, of each rank.
   struct MemoryRow {
-    double planned = 0.0;  // of the rank with most
-    Row measured;
+    std::string name;
+    std::vector<double> planned, measured;
+    double most_planned() const;
+    Row row() const;  // of what was measured
   };
 
   // Collective; the same table on every rank.
@@ -108,8 +112,13 @@ class SectionTable {
   double highest_peak_ = 0.0;
   std::vector<Row> rows_;
   std::vector<TrafficRow> traffic_;
-  std::vector<MemoryRow> memory_;  // bytes
+  std::vector<MemoryRow> memory_;
 };
+
+// What a report has of memory: of each category the most that is planned of a rank, and
+// least, mean and most that was measured, of those ranks whose `is_of(rank)` holds.
+nlohmann::ordered_json memory_json(const std::vector<SectionTable::MemoryRow>& rows,
+                                   const std::function<bool(int)>& is_of = {});
 
 }  // namespace trireme::report
 

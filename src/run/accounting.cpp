@@ -13,6 +13,7 @@
 #include <ranges>
 #include <utility>
 
+#include "base/device.hpp"
 #include "base/host_name.hpp"
 #include "base/wall_time.hpp"
 #include "comm/communicator.hpp"
@@ -21,6 +22,7 @@
 #include "nn/embedding.hpp"
 #include "report/kernel_classes.hpp"
 #include "report/message_waits.hpp"
+#include "report/site_messages.hpp"
 
 namespace trireme::run {
 
@@ -63,9 +65,18 @@ double padding_flops(const model::Blueprint& blueprint, index_t ranks) {
          static_cast<double>(blueprint.architecture.sequence);
 }
 
-bool is_first_of_host(const std::vector<std::string>& hosts, int rank) {
-  const auto first = std::ranges::find(hosts, hosts.at(static_cast<std::size_t>(rank)));
-  return first - hosts.begin() == rank;
+// Of ranks that share a host or a device one reads its energy.
+bool is_first_of(const std::vector<std::string>& names, int rank) {
+  const auto first = std::ranges::find(names, names.at(static_cast<std::size_t>(rank)));
+  return first - names.begin() == rank;
+}
+
+// The device whose energy this rank reads; empty where it has none, or another reads it.
+// Collective.
+std::string metered_device(comm::Communicator& world) {
+  const std::optional<Device> device = current_device();
+  const std::string uuid = device ? device->uuid : std::string();
+  return is_first_of(world.gather(uuid), world.rank()) ? uuid : std::string();
 }
 
 report::SampleFlops sample_flops(const Accounting::Setting& setting) {
@@ -96,7 +107,8 @@ Accounting::Accounting(const Setting& setting, const std::string& past,
       world_(*setting.grid.groups().world),
       rank_(sources_of(setting)),
       hosts_(world_.gather(host_name())),
-      meter_(is_first_of_host(hosts_, world_.rank())),
+      meter_(is_first_of(hosts_, world_.rank())),
+      device_energy_(metered_device(world_)),
       history_(history) {
   // More than a step of hundreds of layers and micro-batches has.
   constexpr std::size_t kMostMessages = 8192;
@@ -108,6 +120,8 @@ Accounting::Accounting(const Setting& setting, const std::string& past,
     clock_.emplace(world_);
     reading_ = clock_->read();
   }
+  if (world_.any(meter_.has_energy())) meters_.emplace_back("processors");
+  if (world_.any(device_energy_.is_known())) meters_.emplace_back("devices");
   if (history == nullptr) return;
   past_ = past_account(past, history->starts());
   start_.emplace(setting.grid.shape(), rank_.axes(), sample_flops(setting));
@@ -175,7 +189,7 @@ void Accounting::end_step(std::int64_t step) {
 
 void Accounting::gather() {
   report::RankAccount::Taken mine = rank_.take();
-  mine.joules = meter_.take_joules();
+  mine.joules = meter_.take_joules() + device_energy_.take_joules();
   mine.hertz = meter_.hertz();
   const std::vector<std::string> all = world_.gather_to_first(bytes_of(mine));
   const report::StartAccount::Samples samples = std::exchange(samples_, {});
@@ -240,6 +254,7 @@ report::EfficiencyFacts Accounting::facts(double peak) const {
   const comm::GridShape& shape = setting_.grid.shape();
   report::EfficiencyFacts facts{
       .time = iso_time(wall_seconds()),
+      .grid = shape,
       .start = history_->starts().back().number,
       .starts = time.starts,
       .ranks = world_.size(),
@@ -252,6 +267,7 @@ report::EfficiencyFacts Accounting::facts(double peak) const {
       .steps_of_start = static_cast<std::int64_t>(start_->steps()),
       .axes = start_->axes(),
       .rank_seconds = start_->ranks()};
+  facts.meters = meters_;
   facts.hosts = hosts_;
   facts.hertz = start_->hertz();
   facts.slowest_saver = start_->slowest_saver();
@@ -270,8 +286,10 @@ std::optional<report::EfficiencyFacts> Accounting::finish(
   const double peak = world_.all_reduce(speed.flops) / static_cast<double>(world_.size());
   const auto kernels = report::mean_of_ranks(
       world_, report::classes_of(setting_.profile.of_rank(speed, 0.0)));
+  auto sites = report::messages_by_site(setting_.replica.part().groups);
   if (!start_) return {};
   report::EfficiencyFacts facts = this->facts(peak);
+  facts.sites = std::move(sites);
   facts.is_complete = true;
   facts.bandwidth = speed.bytes;
   facts.profiled_steps = setting_.profile.steps();

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device_energy.hpp"
 #include "base/timers.hpp"
 #include "base/types.hpp"
 #include "comm/message_times.hpp"
@@ -128,6 +129,8 @@ class Accounting {
   double stretch_ = 1.0;
   std::vector<std::string> hosts_;  // of each rank
   report::HostMeter meter_;
+  DeviceEnergy device_energy_;
+  std::vector<std::string> meters_;  // that any rank has
   // Of rank 0.
   const report::RunHistory* history_;
   report::Account past_;

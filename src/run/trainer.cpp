@@ -52,6 +52,7 @@
 #include "plan/host_memory.hpp"
 #include "report/link_probe.hpp"
 #include "report/peak_meter.hpp"
+#include "report/reference_run.hpp"
 #include "report/run_history.hpp"
 #include "report/step_profile.hpp"
 #include "run/products.hpp"
@@ -417,6 +418,7 @@ class Start {
   void listen();
   void open_checkpoint();
   void check_checkpoint_with_corpora(const ckpt::CheckpointReader& checkpoint);
+  void find_reference();
   void try_nodes();
   void begin_records(const Json& surroundings);
   void settle_products();
@@ -455,6 +457,7 @@ class Start {
   std::optional<OnBoard> on_board_;
   std::optional<report::RunHistory> history_;
   std::optional<report::PeakMeter> peak_;
+  std::optional<report::ReferenceRun> reference_;  // on rank 0
   std::optional<Exec> exec_;
   step::ProductWays ways_, attention_;
   std::unique_ptr<step::Replica> replica_;  // made early, to be planned
@@ -571,10 +574,27 @@ void Start::prepare() {
   }
   replica_ = step::make_replica(deck_, grid_->groups(), step::sharing(deck_));
   if (restore_) check_checkpoint_with_corpora(restore_->reader());
+  if (!deck_.run.reference.empty()) find_reference();
   machine_ = find_machine();
   require_memory(deck_, *replica_, machine_, environment_, *exec_);
   placement_ = job::Placement::gather(environment_, machine_);
   if (deck_.run.preflight) try_nodes();
+}
+
+// What is only reported keeps no run from going on: where the file of a run that goes on
+// is there no more, that is said, and nothing is compared.
+void Start::find_reference() {
+  const double flops = replica_->part().blueprint.model_flops();
+  const std::string problem = comm::on_first_rank(world_, [&]() -> std::string {
+    try {
+      reference_ = report::read_reference(deck_.run.reference, flops);
+    } catch (const InputError& error) {
+      if (!resumes()) throw;
+      return error.what();
+    }
+    return {};
+  });
+  warn(log_, problem);
 }
 
 void Start::check_checkpoint_with_corpora(const ckpt::CheckpointReader& checkpoint) {
@@ -683,6 +703,7 @@ void Start::load() {
                *exec_);
   run_->record(libraries_);
   run_->record(bandwidth, std::move(links));
+  if (reference_) run_->record(*reference_);
   run_->after_each_step([this] { on_board_->look(); });
   if (trace_) run_->record(*trace_);
   if (profile_) run_->record(*profile_);

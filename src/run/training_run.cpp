@@ -36,6 +36,7 @@
 #include "io/files.hpp"
 #include "kernels/gemm_tuner.hpp"
 #include "model/blueprint.hpp"
+#include "report/nominal_peak.hpp"
 #include "report/shared_cores.hpp"
 #include "run/dropout_words.hpp"
 #include "run/memory_uses.hpp"
@@ -854,6 +855,7 @@ void TrainingRun::report_efficiency(report::RunReport& report,
   note(first_rank_.history->note_devices(facts->ranks, facts->peak));
   facts->pipeline = report.pipeline;
   facts->links = links_;
+  facts->reference = reference_;
   facts->memory = table.memory();
   say_block(write_efficiency(std::move(*facts)).text());
 }
@@ -861,6 +863,9 @@ void TrainingRun::report_efficiency(report::RunReport& report,
 // That it is not written stops no run.
 report::Efficiency TrainingRun::write_efficiency(report::EfficiencyFacts facts) {
   facts.type = step::compute_type(deck_);
+  if (const std::optional<Device> device = current_device()) {
+    facts.nominal_peak = report::nominal_peak(device->name, facts.type);
+  }
   facts.step = progress_.step;
   facts.steps = deck_.run.steps.steps;
   facts.run_directory = deck_.run.dir;

@@ -38,6 +38,7 @@
 #include "report/metrics.hpp"
 #include "report/peak_meter.hpp"
 #include "report/progress.hpp"
+#include "report/reference_run.hpp"
 #include "report/run_history.hpp"
 #include "report/run_report.hpp"
 #include "report/section_table.hpp"
@@ -85,6 +86,9 @@ class TrainingRun {
     bytes_per_second_ = bytes_per_second;
     links_ = std::move(links);
   }
+
+  // On rank 0, the run that this one is compared with.
+  void record(const report::ReferenceRun& reference) { reference_ = reference; }
 
   // Says where rank 0 records starts, and what is known of this one so far.
   void record(report::RunHistory& history, const report::RestartTimes& times) {
@@ -249,6 +253,7 @@ class TrainingRun {
   std::optional<Accounting> accounting_;  // from the beginning of the loop on
   double bytes_per_second_ = 0.0;         // of the memory, where it was measured
   std::vector<report::LinkSpeed> links_;
+  std::optional<report::ReferenceRun> reference_;  // on rank 0
   plan::LibraryBytes libraries_;  // of the device, before the model was there
   double last_save_ = 0.0;        // when one was begun: Timers::total_seconds()
   // When the save that is under way began, if the trace shows it.

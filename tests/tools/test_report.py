@@ -18,7 +18,7 @@ from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
-from report_page import command  # noqa: E402
+from report_page import command, tables  # noqa: E402
 from report_page.run_files import read_run  # noqa: E402
 from report_page.scaling import read_prediction  # noqa: E402
 
@@ -95,15 +95,25 @@ def efficiency(ranks=2, bandwidth=10.0):
                 "bound": bandwidth and "memory", "share_of_bound": bandwidth and 0.4}]
     rows = [{"rank": rank, "stage": rank, "seconds": dict(PARTS, passes=0.25 + 0.25 * rank)}
             for rank in range(ranks)]
-    stages = [{"stage": row["stage"], "ranks": 1.0, "slowest_rank": row["rank"],
-               "seconds": row["seconds"]} for row in rows]
+    sites = [{"axis": "pipeline", "site": "step::activations", "operation": "send",
+              "ranks": 1, "calls": 160.0, "bytes": 6e5},
+             {"axis": "pipeline", "site": "step::gradients", "operation": "send",
+              "ranks": 1, "calls": 160.0, "bytes": 4e5}] if ranks > 1 else []
     memory = {"bytes_planned": 2.0 ** 21, "bytes_min": 2.0 ** 20, "bytes_avg": 1.5 * 2.0 ** 20,
               "bytes_max": 2.0 ** 21}
+    by_category = {"weights": memory, "process": dict(memory, bytes_planned=0.0)}
+    stages = [{"stage": row["stage"], "ranks": 1.0, "slowest_rank": row["rank"],
+               "seconds": row["seconds"], "memory": by_category} for row in rows]
+    grid = {"tensor": 1, "context": 1, "data": 1, "pipeline": ranks,
+            "order": ["tensor", "context", "data", "pipeline"]}
+    links = [{"axis": "pipeline", "ranks": ranks, "latency_seconds": 2e-6,
+              "payload_bytes_per_second": 4e6, "slowest_rank": 0}]
     return {
         "schema_version": 1, "complete": True, "time": "2025-03-01T12:30:05.250Z",
         "run": {"directory": "r", "start": 1, "starts": 1, "step": 20, "steps": 20,
-                "devices": ranks, "compute": "float32"},
-        "machine": {"peak_tflops": 0.04, "memory_gigabytes_per_second": bandwidth},
+                "devices": ranks, "grid": grid, "compute": "float32"},
+        "machine": {"peak_tflops": 0.04, "memory_gigabytes_per_second": bandwidth,
+                    "links": links if bandwidth and ranks > 1 else []},
         "identity": identity(),
         "pop": {"parallel_efficiency": 0.6075, "load_balance": 0.75,
                 "communication_efficiency": 0.81, "serialisation": 0.9, "transfer": 0.9,
@@ -123,16 +133,19 @@ def efficiency(ranks=2, bandwidth=10.0):
                                         "world": dict(no_axis, device_seconds=0.1)}},
         "step_histogram": [{"seconds_from": 0.4, "seconds_to": 0.5, "steps": 12},
                            {"seconds_from": 0.5, "seconds_to": 0.7, "steps": 8}],
-        "this_start": {"steps": 20, "stages": stages, "ranks": rows},
+        "this_start": {"steps": 20, "stages": stages, "ranks": rows, "messages": sites},
         "kernels": {"steps_profiled": 5, "classes": kernels},
         "pipeline": {"stages": ranks, "chunks": 1, "microbatches": 8, "schedule": "1f1b",
                      "bubble_share": 0.2, "bubble_share_simulated": 0.125},
-        "memory": {"weights": memory, "process": dict(memory, bytes_planned=0.0)}}
+        "memory": by_category}
 
 
 # Of a run whose efficiency.json comes before the end of a start.
 def partial():
-    return dict(efficiency(), complete=False, pipeline=None, memory={},
+    known = efficiency()
+    start = dict(known["this_start"], messages=[],
+                 stages=[dict(stage, memory={}) for stage in known["this_start"]["stages"]])
+    return dict(known, complete=False, pipeline=None, memory={}, this_start=start,
                 kernels={"steps_profiled": 0, "classes": []})
 
 
@@ -144,7 +157,7 @@ TRACE = {"traceEvents": [
                                      ("wait", 0, step + 3, 1), ("backward 0", 0, step + 4, 2),
                                      ("optimizer", 0, step + 7, 1))]}
 CHARTS = ["waterfall", "losses", "step_by_rank", "step_by_stage", "pop", "roofline", "kernels",
-          "messages", "memory", "step_times", "timeline", "progress"]
+          "messages", "matrix", "memory", "stage_memory", "step_times", "timeline", "progress"]
 
 
 class Page(html.parser.HTMLParser):
@@ -420,7 +433,11 @@ class Pages(Report):
         self.assertEqual(page.tables["losses"][2],
                          ["set up", "15.0 %", "", "", "longer starts & <fewer>"])
         self.assertEqual(page.tables["messages"][1], [
-            "pipeline", "320", "977 KiB", "2 s", "1.5 s", "500 ms", "500 kB/s", "2 MB/s"])
+            "pipeline", "320", "977 KiB", "2 s", "1.5 s", "500 ms", "500 kB/s", "2 MB/s",
+            "4 MB/s"])
+        self.assertEqual(page.tables["sites"][1], [
+            "pipeline", "step::activations", "send", "1", "160", "586 KiB"])
+        self.assertEqual(tables.stage_memory(efficiency()).rows[1], (1, 2.0 ** 21, 2.0 ** 21))
         self.assertEqual(page.tables["kernels"][1][:6], [
             "products", "24", "6 GFLOP", "191 MiB", "300 ms", "20 GFLOP/s"])
         self.assertEqual(page.tables["memory"][1], ["weights", "2 MiB", "1 MiB", "1.5 MiB",
@@ -432,17 +449,31 @@ class Pages(Report):
         self.assertIsNone(re.search(r"<script|<link|(?:src|href)=[\"'](?!#)|https?://", text))
         self.assertLess(len(text), 2e6)
         for said in ("0.800 effective time)", ">-15.0 %<", ">16.2 %, rank 1, stage 1<",
-                     "<title>products: 20 GFLOP/s at 30 FLOPs a byte</title>"):
+                     "<title>products: 20 GFLOP/s at 30 FLOPs a byte</title>",
+                     "<title>rank 0 to rank 1: 24.4 KiB a step</title>"):
             self.assertIn(said, text)
         for name in CHARTS:
             svg, png = (self.root / "p" / f"r_1_.{name}.{kind}" for kind in ("svg", "png"))
             ElementTree.parse(svg)
             self.assertTrue(png.read_bytes().startswith(b"\x89PNG"))
 
+    def test_a_matrix_follows_the_groups_of_the_grid(self):
+        known = efficiency(8)
+        known["run"]["grid"] = {"tensor": 2, "context": 1, "data": 2, "pipeline": 2,
+                                "order": ["tensor", "context", "data", "pipeline"]}
+        known["this_start"]["messages"] = [
+            {"axis": axis, "site": "s", "operation": "o", "ranks": 8, "calls": 1.0,
+             "bytes": 20.0 * amount} for axis, amount in (("tensor", 8), ("gradient", 16),
+                                                          ("pipeline", 24))]
+        sent = tables.matrix(known)
+        self.assertEqual(sent[0], [0, 1, 2, 0, 3, 0, 0, 0])
+        self.assertEqual(sent[7], [0, 0, 0, 3, 0, 2, 1, 0])
+        self.assertEqual(sum(map(sum, sent)), 48)
+
     def test_what_was_not_measured_is_said(self):
         page, _ = self.page_of(self.run_of("r", 2, [1, 50], known=efficiency(bandwidth=None)))
         self.assertEqual(sorted(page.charts), sorted(set(CHARTS) - {"timeline"}))
-        self.assertIn("The speed of memory was not measured (trireme train --profile does)",
+        self.assertIn("The speed of memory was not measured (run.probe: true does)",
                       page.said)
         self.assertIn("There is no timeline here: `trireme train ... --trace FILE`", page.said)
 
@@ -455,7 +486,8 @@ class Pages(Report):
         self.assertIn("train.jsonl: 1 line is torn or unreadable, and left out", page.said)
         self.assertIn("train.jsonl: 1 line is torn", said)
         self.assertEqual(sorted(page.charts), sorted(
-            set(CHARTS) - {"timeline", "roofline", "kernels", "memory"}))
+            set(CHARTS) - {"timeline", "roofline", "kernels", "matrix", "memory",
+                           "stage_memory"}))
 
     def test_old_damaged_and_newer_files_cost_what_is_made_of_them(self):
         damaged = efficiency()

@@ -1,7 +1,7 @@
 # tools/report_page/run_charts.py — charts of where one run's time went, each made of
 # efficiency.json by one function: the identity as a waterfall, losses, a step's parts, POP's
-# tree, kernels, messages, memory, step times. Bars lie, so that names have room on a phone.
-from matplotlib.patches import Patch
+# tree, kernels, messages and who sends them to whom, memory, step times. Bars lie, so that names have room on a phone.
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from report_page import tables, words
@@ -9,6 +9,7 @@ from report_page.figures import COLOUR, Chart, legend_below, new_figure, tip
 
 SMALLEST_SHOWN = 0.003  # of all time; smaller losses of a factor are one bar
 MOST_BARS = 32  # of ranks or stages
+MOST_RANKS = 64  # of a matrix
 QUANTITIES = {  # what the numerator of a factor is, in words
     "stepping": "in steps that stand", "ideal_network": "had messages no time",
     "slowest_rank": "slowest rank busy", "busy": "mean rank busy", "computing": "in kernels",
@@ -267,7 +268,7 @@ def roofline(efficiency):
     note = ("Roofs are the measured peak of products and the measured speed of memory. FLOPs "
             "that a mask hides are not counted.")
     if not efficiency["machine"]["memory_gigabytes_per_second"]:
-        note = ("The speed of memory was not measured (trireme train --profile does): the roof "
+        note = ("The speed of memory was not measured (run.probe: true does): the roof "
                 "of products stands alone. FLOPs that a mask hides are not counted.")
     return Chart("roofline", "Roofline of the kernels that multiply",
                  lambda narrow: draw_roofline(efficiency, narrow), note)
@@ -315,6 +316,7 @@ def draw_messages(efficiency, narrow):
     figure = new_figure(narrow, 26 * len(axes_of) + 58)
     axes = row_axes(figure, [name for name, _ in axes_of])
     most = max(axis["device_seconds"] for _, axis in axes_of)
+    probed = tables.probed_rates(efficiency)
     for place, (name, axis) in enumerate(axes_of):
         late, transfer = tables.split_of(axis)
         pieces = [(late, "gold", "waiting for who is late"), (transfer, "rose", "transfer")]
@@ -328,9 +330,11 @@ def draw_messages(efficiency, narrow):
         said = words.size(axis["bytes"])
         if transfer and axis["bytes"] and not narrow:
             said += f", {words.rate(axis['bytes'] / transfer, 'B/s')} in transfer"
+            if name in probed:
+                said += f" (probe: {words.rate(probed[name], 'B/s')})"
         axes.text(left + 0.012 * most, place, said if axis["bytes"] else "", va="center",
                   fontsize=11)
-    axes.set_xlim(0, most * (1.35 if narrow else 1.33))
+    axes.set_xlim(0, most * (1.35 if narrow else 1.6 if probed else 1.33))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: words.seconds(value)))
     axes.locator_params(axis="x", nbins=4 if narrow else 8)
     axes.set_xlabel("device seconds")
@@ -345,7 +349,9 @@ def messages(efficiency):
         return None
     return Chart("messages", "Time in messages by axis",
                  lambda narrow: draw_messages(efficiency, narrow),
-                 "Of all ranks and starts; beside the bars the payload.")
+                 "Of all ranks and starts; beside the bars the payload. Where messages hide "
+                 "behind kernels, what is seen of their transfer is short and the rate above "
+                 "the probe's.")
 
 
 def draw_memory(efficiency, narrow):
@@ -387,6 +393,74 @@ def memory(efficiency):
         return None
     return Chart("memory", "Memory, planned and measured",
                  lambda narrow: draw_memory(efficiency, narrow))
+
+
+def draw_stage_memory(efficiency, narrow):
+    rows = tables.memory_of_stages(efficiency)[:MOST_BARS]
+    figure = new_figure(narrow, 32 * len(rows) + 58)
+    axes = row_axes(figure, [f"stage {stage}" for stage, _, _ in rows])
+    most = max(max(planned, measured) for _, planned, measured in rows)
+    for place, (stage, planned, measured) in enumerate(rows):
+        for offset, amount, colour, what in ((-0.19, planned, "frame", "planned"),
+                                             (0.19, measured, "blue", "measured")):
+            bar = axes.barh(place + offset, amount, height=0.34, color=COLOUR[colour])[0]
+            tip(bar, f"stage {stage}: {what} {words.size(amount)}")
+        axes.text(max(planned, measured) + 0.012 * most, place, words.size(measured),
+                  va="center", fontsize=11)
+    axes.set_xlim(0, most * (1.3 if narrow else 1.13))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: words.size(value)))
+    axes.xaxis.set_major_locator(binary_ticks(most, 3 if narrow else 6))
+    axes.set_xlabel("of a rank")
+    legend_below(figure, [Patch(color=COLOUR[colour]) for colour in ("frame", "blue")],
+                 ["planned", "measured"], narrow)
+    return figure
+
+
+def stage_memory(efficiency):
+    if len(tables.memory_of_stages(efficiency)) < 2:
+        return None
+    return Chart("stage_memory", "Memory by stage, planned and measured",
+                 lambda narrow: draw_stage_memory(efficiency, narrow),
+                 "The rank with most of each category; what is not planned (libraries, the "
+                 "system) is left out.")
+
+
+def draw_matrix(efficiency, narrow):
+    sent = tables.matrix(efficiency)
+    count, most = len(sent), max(max(row) for row in sent)
+    size = 230 if narrow else 330
+    figure = new_figure(narrow, size + 60)
+    axes = figure.add_subplot()
+    # Squares whose share of a cell says how much: colours alone are hard to compare.
+    for sender, row in enumerate(sent):
+        for receiver, amount in enumerate(row):
+            if amount <= 0:
+                continue
+            side = 0.94 * (amount / most) ** 0.5
+            square = axes.add_patch(Rectangle(
+                (receiver - side / 2, sender - side / 2), side, side,
+                facecolor=COLOUR["blue"]))
+            tip(square, f"rank {sender} to rank {receiver}: {words.size(amount)} a step")
+    axes.set_xlim(-0.5, count - 0.5)
+    axes.set_ylim(count - 0.5, -0.5)
+    axes.set_aspect("equal")
+    axes.set_xlabel("to rank")
+    axes.set_ylabel("from rank")
+    ticks = range(0, count, max(1, count // 8))
+    axes.set_xticks(ticks)
+    axes.set_yticks(ticks)
+    axes.set_title(f"largest square: {words.size(most)} a step", fontsize=11.5)
+    return figure
+
+
+def matrix(efficiency):
+    if not 2 <= efficiency["run"]["devices"] <= MOST_RANKS or \
+            not any(map(any, tables.matrix(efficiency))):
+        return None
+    return Chart("matrix", "Who sends how much to whom",
+                 lambda narrow: draw_matrix(efficiency, narrow),
+                 "Payload of a step, squares by area. What a collective sends is shared out "
+                 "evenly among the ranks of its group, whichever way it takes.")
 
 
 def draw_histogram(efficiency, narrow):

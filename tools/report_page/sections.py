@@ -107,8 +107,12 @@ def add_efficiency(section, run, charts):
     add(section, tables.kernels, known)
     of("messages")
     add(section, tables.messages, known)
+    of("matrix")
+    add(section, tables.sites, known)
     of("memory")
     add(section, tables.memory, known)
+    of("stage_memory")
+    add(section, tables.stage_memory, known)
     of("histogram")
     add(section, tables.histogram, known)
 

@@ -139,15 +139,21 @@ def split_of(axis):
     return late, axis["device_seconds"] - late
 
 
+def probed_rates(efficiency):
+    """{axis: bytes a second of payload that the probe of the links reached}"""
+    return {link["axis"]: link["payload_bytes_per_second"]
+            for link in efficiency["machine"].get("links", [])}
+
+
 def messages(efficiency):
-    rows = []
+    rows, probed = [], probed_rates(efficiency)
     for name, axis in efficiency["device_seconds"]["messages"].items():
         if not axis["device_seconds"] and not axis["calls"]:
             continue
         late, transfer = split_of(axis)
         rows.append((name, axis["calls"], axis["bytes"], axis["device_seconds"], late, transfer,
                      quotient(axis["bytes"], axis["device_seconds"]) or None,
-                     quotient(axis["bytes"], transfer or 0) or None))
+                     quotient(axis["bytes"], transfer or 0) or None, probed.get(name)))
     if not any(row[1] for row in rows):
         return None
     rows.sort(key=lambda row: -row[3])
@@ -157,9 +163,67 @@ def messages(efficiency):
         ("late_seconds", "of that waiting for who is late", "seconds"),
         ("transfer_seconds", "transfer", "seconds"),
         ("bytes_per_second", "bytes a device second", "size_rate"),
-        ("bytes_per_transfer_second", "bytes a second of transfer", "size_rate")), rows,
+        ("bytes_per_transfer_second", "bytes a second of transfer", "size_rate"),
+        ("probed_bytes_per_second", "by the probe", "size_rate")), rows,
         "Bytes are payload. Lateness and transfer are split as in the steps whose messages "
-        "were sampled; a message that hides behind kernels takes no device seconds.")
+        "were sampled; a message that hides behind kernels takes no device seconds. The probe "
+        "(run.probe: true) sent 8 MiB at a time along each axis before the first step.")
+
+
+def sites(efficiency):
+    rows = [(site["axis"], site["site"], site["operation"], site["ranks"], site["calls"],
+             site["bytes"]) for site in efficiency["this_start"]["messages"]]
+    if not rows:
+        return None
+    return Table("sites", "Communication by site, of the last start", (
+        ("axis", "axis", "text"), ("site", "site", "text"), ("operation", "operation", "text"),
+        ("ranks", "ranks", "whole"), ("calls", "calls", "whole"), ("bytes", "bytes", "size")),
+        rows, "Of all ranks that send there, validations included. A site is the place in the "
+        "step that asks for the message.", shown=12)
+
+
+# In which axes of the grid the ranks of a group differ.
+AXES_WITHIN = {"tensor": ("tensor",), "context": ("context",), "gradient": ("data", "context"),
+               "pipeline": ("pipeline",), "tied": ("pipeline",), "model": ("tensor", "pipeline")}
+
+
+def coordinates(grid):
+    """Of each rank, {axis: coordinate}: the first axis of the order has stride 1."""
+    ranks = [{}]
+    for axis in reversed(grid["order"]):
+        ranks = [{**rank, axis: place} for rank in ranks for place in range(grid[axis])]
+    return ranks
+
+
+def has_chunks(efficiency):
+    return (efficiency["pipeline"] or {}).get("chunks", 1) > 1
+
+
+def matrix(efficiency):
+    """Bytes a step from each rank to each other, rows by the sender: what an axis sends is
+    shared out evenly to the pairs of its groups, of a pipeline to neighbouring stages."""
+    places = coordinates(efficiency["run"]["grid"])
+    steps, count = efficiency["this_start"]["steps"], len(places)
+    sent = [[0.0] * count for _ in places]
+    by_axis = {}
+    for site in efficiency["this_start"]["messages"]:
+        by_axis[site["axis"]] = by_axis.get(site["axis"], 0.0) + site["bytes"]
+    for axis, amount in by_axis.items():
+        within = AXES_WITHIN[axis]
+        last = efficiency["run"]["grid"]["pipeline"] - 1
+
+        def sends(one, other):
+            same = all(one[name] == other[name] for name in one if name not in within)
+            if not same or one == other:
+                return False
+            away = abs(one["pipeline"] - other["pipeline"])
+            return axis != "pipeline" or away == 1 or (has_chunks(efficiency) and away == last)
+
+        pairs = [(i, j) for i, one in enumerate(places) for j, other in enumerate(places)
+                 if sends(one, other)]
+        for i, j in pairs:
+            sent[i][j] += amount / steps / len(pairs)
+    return sent
 
 
 def memory(efficiency):
@@ -173,6 +237,27 @@ def memory(efficiency):
         "included; nothing is planned of it.")
 
 
+def memory_of_stages(efficiency):
+    """[(stage, planned, most measured)] of all that is planned, in bytes of a rank."""
+    rows = []
+    for stage in efficiency["this_start"]["stages"]:
+        planned = [row for name, row in stage["memory"].items()
+                   if row["bytes_planned"] and name != "device"]
+        rows.append((stage["stage"], sum(row["bytes_planned"] for row in planned),
+                     sum(row["bytes_max"] for row in planned)))
+    return rows if any(planned for _, planned, _ in rows) else []
+
+
+def stage_memory(efficiency):
+    rows = memory_of_stages(efficiency)
+    if len(rows) < 2:
+        return None
+    return Table("stage_memory", "Memory of a rank by stage", (
+        ("stage", "stage", "whole"), ("bytes_planned", "planned", "size"),
+        ("bytes_max", "measured", "size")), rows,
+        "The rank with most of each category, and all categories that are planned.", shown=0)
+
+
 def histogram(efficiency):
     rows = [(row["seconds_from"], row["seconds_to"], row["steps"])
             for row in efficiency["step_histogram"]]
@@ -182,7 +267,7 @@ def histogram(efficiency):
 
 
 OF_EFFICIENCY = (identity, quantities, losses, pop, parts, stages, ranks, kernels, messages,
-                 memory, histogram)
+                 sites, memory, stage_memory, histogram)
 
 
 def progress(run):

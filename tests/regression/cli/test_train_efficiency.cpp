@@ -89,6 +89,38 @@ TEST_F(TrainEfficiency, OfOneRankAddsUp) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
 }
 
+// Against another run of the same work it is said how computation scales; one of other
+// work is refused before anything is written.
+TEST_F(TrainEfficiency, IsComparedWithAReference) {
+  ASSERT_EQ(train({"run.steps=8"}, {}).status, 0);
+  const json one = efficiency();
+  EXPECT_TRUE(one["pop"]["reference"].is_null());
+  const std::string reference = "run.reference=" + run_dir().string();
+  const auto at = [this](const char* name) {
+    return "run.dir=" + (scratch_ / name).string();
+  };
+  const RunResult compared = train({"run.steps=8", at("two"), reference}, {});
+  ASSERT_EQ(compared.status, 0) << compared.err;
+  EXPECT_THAT(compared.out, HasSubstr("global (POP)"));
+  const json two = json::parse(slurp(scratch_ / "two" / "efficiency.json"));
+  expect_whole(two);
+  const auto kernels = [](const json& of) {
+    const json& parts = of["device_seconds"]["parts"];
+    return parts["passes"].get<double>() + parts["optimizer"].get<double>();
+  };
+  EXPECT_NEAR(two["pop"]["computation_scaling"].get<double>(),
+              kernels(one) / kernels(two), 1e-9);
+  EXPECT_NEAR(two["pop"]["global_efficiency"].get<double>(),
+              two["pop"]["computation_scaling"].get<double>() *
+                  two["pop"]["parallel_efficiency"].get<double>(),
+              1e-12);
+  const RunResult other =
+      train({"run.steps=8", "model.layers=1", at("three"), reference}, {});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("another model"));
+  EXPECT_FALSE(fs::exists(scratch_ / "three"));
+}
+
 // A start that was stopped, one that was killed, and one that ends the run: one report.
 TEST_F(TrainEfficiency, IsOfAllStarts) {
   ASSERT_EQ(train({"run.steps=24", "checkpoint.every=4", "run.stop_after=8"}, {}).status,
@@ -187,6 +219,13 @@ TEST_F(TrainEfficiencyOfTwo, MessagesAreSetAgainstTheProbe) {
     }
     EXPECT_TRUE(is_there);
     EXPECT_FALSE(efficiency["kernels"]["classes"][0]["seconds_bound"].is_null());
+    double bytes = 0.0;
+    for (const json& site : efficiency["this_start"]["messages"]) {
+      EXPECT_FALSE(site["site"].get<std::string>().empty());
+      if (site["axis"] == axis) bytes += site["bytes"].get<double>();
+    }
+    EXPECT_GE(bytes, message["bytes"].get<double>());  // beside steps, too
+    EXPECT_EQ(efficiency["run"]["grid"][name], 2);
   }
 }
 

@@ -150,6 +150,7 @@ TEST(SchemaKeys, AreDescribed) {
                            "run.hang_timeout",
                            "run.max_idle_starts",
                            "run.probe",
+                           "run.reference",
                            "run.preflight",
                            "checkpoint.every",
                            "checkpoint.keep",

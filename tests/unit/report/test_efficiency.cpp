@@ -311,6 +311,50 @@ TEST(Efficiency, JsonHasWhatTheTableSays) {
   for (const Loss& loss : efficiency.losses()) EXPECT_FALSE(loss.advice.empty());
 }
 
+// Two stages, of which the second has more memory; what is sent, by site; the maker's
+// peak; and a run to compare with, whose kernels took half as long for a sample.
+TEST(Efficiency, JsonHasStagesSitesAndTheReference) {
+  StartAccount start({.pipeline = 2}, kAxes, kFlops);
+  const RankAccount::Taken stage = steps_of({.passes = 1.0}, 4);
+  start.add({stage, stage}, {.all = 4});
+  EfficiencyFacts facts = facts_of(start, 0.5);
+  facts.stages = {0, 1};
+  facts.grid = {.pipeline = 2};
+  facts.memory = {{"weights", {10.0, 30.0}, {11.0, 29.0}}};
+  facts.sites = {{.axis = "pipeline",
+                  .site = "step::activations",
+                  .operation = "send",
+                  .ranks = 1,
+                  .calls = 8,
+                  .bytes = 800}};
+  facts.nominal_peak = 2.0;
+  const Efficiency alone(facts);
+  EXPECT_FALSE(alone.global());
+  EXPECT_THAT(alone.text(), ::testing::Not(HasSubstr("global")));
+  const Json without = io::parse_json<Json>(alone.json());
+  EXPECT_TRUE(without["pop"]["global_efficiency"].is_null());
+  EXPECT_TRUE(without["pop"]["reference"].is_null());
+
+  facts.reference = {"runs/one/efficiency.json", 1.0};
+  const Efficiency efficiency(facts);
+  const Json json = io::parse_json<Json>(efficiency.json());
+  EXPECT_EQ(json["run"]["grid"]["pipeline"], 2);
+  EXPECT_EQ(json["run"]["grid"]["order"].size(), 4u);
+  EXPECT_EQ(json["machine"]["nominal_peak_tflops"], 2e-12);
+  EXPECT_NEAR(json["rates"]["hardware_share_of_nominal_peak"].get<double>(),
+              4 * 0.08 / (8.0 * 2.0), 1e-12);
+  const Json& stages = json["this_start"]["stages"];
+  EXPECT_EQ(stages[0]["memory"]["weights"]["bytes_planned"], 10.0);
+  EXPECT_EQ(stages[1]["memory"]["weights"]["bytes_max"], 29.0);
+  EXPECT_EQ(json["memory"]["weights"]["bytes_avg"], 20.0);
+  EXPECT_EQ(json["this_start"]["messages"][0]["site"], "step::activations");
+  EXPECT_EQ(json["this_start"]["messages"][0]["bytes"], 800.0);
+  EXPECT_NEAR(json["pop"]["computation_scaling"].get<double>(), 0.5, 1e-12);
+  EXPECT_NEAR(json["pop"]["global_efficiency"].get<double>(), 0.5 * efficiency.parallel(),
+              1e-12);
+  EXPECT_THAT(efficiency.text(), HasSubstr("runs/one/efficiency.json"));
+}
+
 TEST(KernelClasses, EveryKernelHasOne) {
   const std::pair<const char*, KernelKind> kExpected[] = {
       {"kernels::gemm", KernelKind::products},
