@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,12 +62,15 @@ void measure(const PlanArguments& arguments, comm::Environment& environment) {
   });
 }
 
-// By the run whose report this is, of which the deck lies beside it. Nothing without one.
-std::optional<plan::Calibration> calibration_of(const std::string& file,
+// By the run in this directory, or whose report this is, of which the deck lies beside
+// it. Nothing without one.
+std::optional<plan::Calibration> calibration_of(const std::string& from,
                                                 const plan::Machine& machine) {
-  if (file.empty()) return {};
-  const plan::RunTimes run = plan::run_times(io::read_file(file), file);
-  const io::Path deck = io::Path(file).parent_path() / "deck.yaml";
+  if (from.empty()) return {};
+  const io::Path file =
+      std::filesystem::is_directory(from) ? io::Path(from) / "efficiency.json" : from;
+  const plan::RunTimes run = plan::run_times(io::read_file(file), file.string());
+  const io::Path deck = file.parent_path() / "deck.yaml";
   check::DeckCheckOptions check;
   check.deck = deck.string();
   check.ranks = run.devices;
@@ -121,8 +125,9 @@ void add_plan(CommandLine& line) {
       ->needs(deck);
   command
       .add_option("--from", arguments->from,
-                  "efficiency.json of a run on this machine, to calibrate the file by")
-      ->type_name("FILE")
+                  "A run on this machine, its directory or its efficiency.json, to "
+                  "calibrate the file by")
+      ->type_name("RUN")
       ->needs(deck);
   command
       .add_option("--devices", arguments->options.devices,

@@ -2,7 +2,7 @@
 #include "comm/process_groups.hpp"
 
 #include <algorithm>
-#include <initializer_list>
+#include <string_view>
 #include <utility>
 
 #include "base/plural.hpp"
@@ -11,6 +11,7 @@
 namespace trireme::comm {
 namespace {
 
+constexpr const char* kTied = "tied";
 constexpr Axis kAxes[] = {Axis::tensor, Axis::context, Axis::data, Axis::pipeline};
 
 // MPI's dimensions have the last one fastest; the order has the first one fastest.
@@ -33,6 +34,16 @@ void check_shape(const GridShape& shape, int ranks) {
 
 }  // namespace
 
+const std::vector<GroupAxes>& group_axes() {
+  static const std::vector<GroupAxes> groups = {{"tensor", {Axis::tensor}},
+                                                {"context", {Axis::context}},
+                                                {"gradient", {Axis::data, Axis::context}},
+                                                {"pipeline", {Axis::pipeline}},
+                                                {"model", {Axis::tensor, Axis::pipeline}},
+                                                {kTied, {Axis::pipeline}}};
+  return groups;
+}
+
 std::string to_string(const GridShape& shape) {
   return fmt::format("tensor {} x context {} x data {} x pipeline {}", shape.tensor,
                      shape.context, shape.data, shape.pipeline);
@@ -50,7 +61,7 @@ Group& ProcessGroups::tied(const std::string& parameter) const {
 void ProcessGroups::share(const std::vector<TiedParameter>& parameters) {
   for (const TiedParameter& parameter : parameters) {
     if (tied_.count(parameter.name) > 0) continue;
-    auto control = pipeline->control().subset(parameter.stages, "tied");
+    auto control = pipeline->control().subset(parameter.stages, kTied);
     tied_[parameter.name] =
         control == nullptr ? nullptr : std::make_shared<Group>(std::move(control));
   }
@@ -75,7 +86,7 @@ std::vector<std::pair<std::string, Traffic>> ProcessGroups::traffic() const {
   for (const auto& [name, group] : tied_) {
     if (group != nullptr) of_tied += group->traffic();
   }
-  if (!tied_.empty()) sent.emplace_back("tied", of_tied);
+  if (!tied_.empty()) sent.emplace_back(kTied, of_tied);
   return sent;
 }
 
@@ -86,16 +97,16 @@ ProcessGroups make_process_groups(std::shared_ptr<Communicator> world,
   for (const Axis axis : kAxes) {
     extents[dimension_of(shape.order, axis)] = shape.extent(axis);
   }
-  const auto sub_grid = [&](const std::string& name, std::initializer_list<Axis> axes) {
-    Communicator::SubGrid grid{name, std::vector<bool>(extents.size(), false)};
-    for (const Axis axis : axes) grid.keep[dimension_of(shape.order, axis)] = true;
-    return grid;
-  };
-  auto made = world->cartesian(
-      extents, {sub_grid("tensor", {Axis::tensor}), sub_grid("context", {Axis::context}),
-                sub_grid("gradient", {Axis::data, Axis::context}),
-                sub_grid("pipeline", {Axis::pipeline}),
-                sub_grid("model", {Axis::tensor, Axis::pipeline})});
+  std::vector<Communicator::SubGrid> grids;
+  for (const GroupAxes& group : group_axes()) {
+    if (std::string_view(group.name) == kTied) continue;  // share() makes those
+    Communicator::SubGrid grid{group.name, std::vector<bool>(extents.size(), false)};
+    for (const Axis axis : group.within) {
+      grid.keep[dimension_of(shape.order, axis)] = true;
+    }
+    grids.push_back(std::move(grid));
+  }
+  auto made = world->cartesian(extents, grids);
   ProcessGroups groups;
   groups.tensor = std::make_shared<Group>(made[0]);
   groups.context = std::make_shared<Group>(made[1]);

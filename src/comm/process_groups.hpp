@@ -84,6 +84,14 @@ struct ProcessGroups {
   std::map<std::string, std::shared_ptr<Group>> tied_;  // null on other stages
 };
 
+// A group by its name, and the axes of the grid in which its ranks differ. Those of tied
+// parameters have some of the ranks of their pipeline.
+struct GroupAxes {
+  const char* name;
+  std::vector<Axis> within;
+};
+const std::vector<GroupAxes>& group_axes();
+
 // Collective over the world, whose size must be the shape's.
 ProcessGroups make_process_groups(std::shared_ptr<Communicator> world,
                                   const GridShape& shape);

@@ -93,13 +93,12 @@ int outstanding(const std::vector<double>& values) {
   return *most > kMuchMore * mean ? static_cast<int>(most - values.begin()) : -1;
 }
 
-// In which the ranks of a group differ, by the group's name in RankAccount.
+// In which the ranks of a group differ, by the group's name in RankAccount; all ranks are
+// one group of kWorldAxis.
 std::vector<Axis> axes_within(std::string_view name) {
-  if (name == "tensor") return {Axis::tensor};
-  if (name == "context") return {Axis::context};
-  if (name == "gradient") return {Axis::data, Axis::context};
-  if (name == kPipeline || name == "tied") return {Axis::pipeline};
-  if (name == "model") return {Axis::tensor, Axis::pipeline};
+  for (const comm::GroupAxes& group : comm::group_axes()) {
+    if (group.name == name) return group.within;
+  }
   return {Axis::tensor, Axis::context, Axis::data, Axis::pipeline};
 }
 

@@ -358,9 +358,8 @@ std::vector<FaultPhase> fault_phases() {
                                     {.name = "step", .has_gradients = true},
                                     {"input"},
                                     {"validation"}};
-  for (const char* group :
-       {"tensor", "context", "gradient", "pipeline", "model", "tied"}) {
-    phases.push_back({fmt::format("message.{}", group)});
+  for (const comm::GroupAxes& group : comm::group_axes()) {
+    phases.push_back({fmt::format("message.{}", group.name)});
   }
   const auto& saves = ckpt::save_phases();
   phases.insert(phases.end(), saves.begin(), saves.end());

@@ -89,5 +89,79 @@ TEST_F(Plan, SaysWhoseStepsItPredicts) {
   EXPECT_THAT(plan("selene-trireme.yaml").out, testing::Not(HasSubstr("in place of")));
 }
 
+// A run of two ranks, by which its own step and other layouts are predicted.
+class PlanFromARun : public Plan {
+ protected:
+  RunResult plan_from(const fs::path& run, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"plan", deck(),   "--machine",
+                                          host(), "--from", run};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return trireme(arguments);
+  }
+  static std::string host() { return source_file("inputs/machines/epyc-2-cores.yaml"); }
+  fs::path report() const { return run_dir() / "efficiency.json"; }
+  json run_of_two() {
+    const RunResult run =
+        trireme_on_ranks(2, {"train", deck(), "--set", "run.steps=24", "--set",
+                             "run.log_every=100", "--set", "parallel.data=2"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    return json::parse(slurp(report()));
+  }
+};
+
+TEST_F(PlanFromARun, SaysHowWellItReproducesTheRun) {
+  const json run = run_of_two();
+  const fs::path file = scratch_ / "plan.json";
+  const RunResult same = plan_from(run_dir(), {"--devices", "2", "--fixed", "--set",
+                                               "parallel.data=2", "--json", file});
+  ASSERT_EQ(same.status, 0) << same.err;
+  EXPECT_THAT(same.out, HasSubstr("is reproduced as"));
+  const json plan = json::parse(slurp(file));
+  const json& calibration = plan["calibration"];
+  EXPECT_EQ(calibration["from"], report().string());
+  EXPECT_EQ(calibration["step_seconds_measured"], run["rates"]["step_seconds_mean"]);
+  EXPECT_NEAR(calibration["error"].get<double>(),
+              calibration["step_seconds_reproduced"].get<double>() /
+                      calibration["step_seconds_measured"].get<double>() -
+                  1.0,
+              1e-9);
+  EXPECT_GT(calibration["factors"]["products"].get<double>(), 0.0);
+  // The plan of the run's own deck is what was reproduced.
+  EXPECT_NEAR(plan["plans"][0]["step_seconds"].get<double>(),
+              calibration["step_seconds_reproduced"].get<double>(), 1e-9);
+  // Of other layouts, on as many devices and on fewer, and with another network.
+  for (const char* devices : {"1", "2"}) {
+    const RunResult other = plan_from(report(), {"--devices", devices});
+    EXPECT_EQ(other.status, 0) << other.err;
+    EXPECT_THAT(other.out, HasSubstr("is reproduced as"));
+  }
+}
+
+TEST_F(PlanFromARun, RefusesWhatIsNoRunOfItsDeck) {
+  json run = run_of_two();
+  const auto refuse = [&](const json& text, const std::string& said) {
+    spill(report(), text.dump());
+    expect_refusal(plan_from(run_dir(), {"--devices", "2"}), {said, "efficiency.json"});
+  };
+  json wrong = run;
+  wrong["schema_version"] = 2;
+  refuse(wrong, "has schema_version 2; this program reads 1");
+  wrong = run;
+  wrong["kernels"]["classes"] = json::array();
+  refuse(wrong, "has no times of kernels");
+  wrong = run;
+  wrong["run"]["compute"] = "bfloat16";
+  refuse(wrong, "computes in float32");
+  wrong = run;
+  wrong["rates"].erase("step_seconds_mean");
+  refuse(wrong, "step_seconds_mean");
+  refuse(json::array({1, 2}), "is no efficiency.json of a run");
+  spill(report(), run.dump());
+  fs::remove(run_dir() / "deck.yaml");
+  expect_refusal(plan_from(run_dir(), {"--devices", "2"}), {"deck.yaml"});
+  fs::remove(report());
+  expect_refusal(plan_from(run_dir(), {"--devices", "2"}), {"efficiency.json"});
+}
+
 }  // namespace
 }  // namespace trireme::test
