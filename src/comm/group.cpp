@@ -137,6 +137,16 @@ MessageTally Group::count_of(const Transfer& transfer) const {
           1,      whole.count,   static_cast<index_t>(whole.bytes())};
 }
 
+void Group::record_to(MessageTimes* times) {
+  if (times_ != nullptr) {
+    transport_->end_timing([this](int number, const OperationTimes& of) {
+      times_->set(number, of.begin, of.needed, of.end);
+    });
+  }
+  times_ = times;
+  if (times_ != nullptr) transport_->begin_timing();
+}
+
 Request Group::start(const Exec& exec, const Transfer& transfer) {
   Request request;
   const ConstSpan whole = transfer.whole();
@@ -184,6 +194,7 @@ Request Group::start(const Exec& exec, const Transfer& transfer) {
                                    .begun = end,
                                    .wait = end,
                                    .end = end});
+    if (started != Transport::kComplete) transport_->time_as(started, request.record_);
   }
   if (whole.count == 0) return request;
   sent_.add(one);

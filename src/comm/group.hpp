@@ -99,9 +99,10 @@ class Group {
   // What each site has sent, in the order of the first calls.
   const Tally& sent() const { return sent_; }
   void reset_traffic();
-  // From now on operations are noted there, too, until null is given. Of those that a
-  // device carries the host's times say nothing.
-  void record_to(MessageTimes* times) { times_ = times; }
+  // From now on operations are noted there, too, until null is given: when this rank
+  // began them and waited for them or, where a device carries them, when the device did.
+  // That is known, and waited for, once null is given.
+  void record_to(MessageTimes* times);
   // Memory that operations keep for themselves (Transport::staging_bytes).
   std::size_t staging_bytes() const { return transport_->staging_bytes(); }
   // Transport::is_on_stream.

@@ -1,8 +1,9 @@
 // comm/message_times.hpp — when a rank began an operation of a group, and when it waited
-// for it: for an account of who waits for whom.
+// for it, or its device did: for an account of who waits for whom.
 #ifndef TRIREME_COMM_MESSAGE_TIMES_HPP_
 #define TRIREME_COMM_MESSAGE_TIMES_HPP_
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <vector>
@@ -37,6 +38,16 @@ class MessageTimes {
     MessageTime& time = times_[static_cast<std::size_t>(number)];
     time.wait = wait;
     time.end = end;
+  }
+  // The same of an operation that a device carries: where it began, where its result came
+  // to be needed, and where it was there.
+  void set(int number, MessageTime::Time begin, MessageTime::Time needed,
+           MessageTime::Time end) {
+    if (number < 0 || static_cast<std::size_t>(number) >= times_.size()) return;
+    MessageTime& time = times_[static_cast<std::size_t>(number)];
+    time.begin = time.begun = begin;
+    time.wait = needed;
+    time.end = std::max(needed, end);
   }
   const std::vector<MessageTime>& all() const { return times_; }
 

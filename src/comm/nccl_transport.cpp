@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -37,6 +38,8 @@ namespace {
 
 constexpr std::chrono::microseconds kNap{50};
 
+constexpr int kNotTimed = -1;
+
 struct Lane;
 
 std::uint64_t hash_of(const std::string& text) {
@@ -57,6 +60,7 @@ struct Operation {
   std::int64_t call = 0;  // operations of one group call are issued together
   bool is_waited_for = false;
   bool is_traced = false;  // and its times are still to be taken
+  int number = kNotTimed;  // of time_as(), the same
 };
 
 // When a traced operation was, in seconds of the device's clock.
@@ -66,6 +70,18 @@ struct TracedTimes {
   Site site = "";
   index_t elements = 0;
   double begin = 0.0, end = 0.0;
+};
+
+// From its construction on the device's clock is that of its marks, beside the host's.
+struct Timeline {
+  NcclMark zero;
+  DeviceClock clock;
+};
+
+// When a timed operation was, in seconds of the device's clock.
+struct TimedOperation {
+  int number = kNotTimed;
+  double begin = 0.0, needed = 0.0, end = 0.0;
 };
 
 // One communicator with its stream.
@@ -102,6 +118,10 @@ class NcclTransport final : public Transport, private Watched, private TraceSour
   void end_group() override;
   bool is_on_stream() const override { return true; }
   std::optional<TransportSeconds> seconds() const override;
+  void begin_timing() override;
+  void time_as(int operation, int number) override;
+  void end_timing(
+      const std::function<void(int number, const OperationTimes& times)>& use) override;
 
  private:
   Lane& add_lane(int peer, Channel channel, const std::string& id);
@@ -116,7 +136,9 @@ class NcclTransport final : public Transport, private Watched, private TraceSour
   void stay_in_touch();
   void note_times(Operation& operation) const;
   void wait_for(const NcclMark& mark);
-  double read_clock();
+  void wait_for_times();
+  std::unique_ptr<Timeline> begin_timeline();
+  double read_clock(const NcclMark& zero);
   void begin_trace() override;
   void end_trace(Trace& trace) override;
   void add_to_lane(Operation& operation);
@@ -144,11 +166,11 @@ class NcclTransport final : public Transport, private Watched, private TraceSour
   mutable double latest_begin_ = 0.0;
   mutable UnderWayTime under_way_;
   mutable double held_up_ = 0.0;
-  // Of traces; while one is recorded there is a zero of the times.
+  // Of traces, and of begin_timing(), while these go on.
   std::shared_ptr<TraceSources> sources_;
-  std::unique_ptr<NcclMark> zero_;
-  DeviceClock clock_;
+  std::unique_ptr<Timeline> trace_time_, timing_;
   mutable std::vector<TracedTimes> traced_;
+  mutable std::vector<TimedOperation> timed_;
 };
 
 NcclTransport::NcclTransport(Communicator& group, const NcclTransportOptions& options)
@@ -343,7 +365,8 @@ int NcclTransport::start(const Exec& exec, const Transfer& transfer) {
   operation.site = transfer.site;
   operation.elements = transfer.whole().count;
   operation.is_waited_for = false;
-  operation.is_traced = zero_ != nullptr && group_.size() > 1;
+  operation.is_traced = trace_time_ != nullptr && group_.size() > 1;
+  operation.number = kNotTimed;
   operation.call = depth_ > 0 ? call_ : ++call_;
   operation.ready.record(exec);
   lane.link.hold_up(operation.ready);
@@ -435,50 +458,97 @@ std::optional<TransportSeconds> NcclTransport::seconds() const {
 }
 
 void NcclTransport::note_times(Operation& operation) const {
-  if (!std::exchange(operation.is_traced, false)) return;
-  traced_.push_back({.lane = operation.lane,
-                     .name = operation.name,
-                     .site = operation.site,
-                     .elements = operation.elements,
-                     .begin = operation.begin.seconds_since(*zero_),
-                     .end = operation.end.seconds_since(*zero_)});
+  if (std::exchange(operation.is_traced, false)) {
+    const NcclMark& zero = trace_time_->zero;
+    traced_.push_back({.lane = operation.lane,
+                       .name = operation.name,
+                       .site = operation.site,
+                       .elements = operation.elements,
+                       .begin = operation.begin.seconds_since(zero),
+                       .end = operation.end.seconds_since(zero)});
+  }
+  const int number = std::exchange(operation.number, kNotTimed);
+  if (number == kNotTimed || timing_ == nullptr) return;
+  // What nobody has needed so far nobody has waited for.
+  const NcclMark& needed = operation.is_waited_for ? operation.needed : operation.end;
+  timed_.push_back({.number = number,
+                    .begin = operation.begin.seconds_since(timing_->zero),
+                    .needed = needed.seconds_since(timing_->zero),
+                    .end = operation.end.seconds_since(timing_->zero)});
 }
 
 // On the stream of the collectives, where nothing is under way.
-double NcclTransport::read_clock() {
+double NcclTransport::read_clock(const NcclMark& zero) {
   NcclMark now;
   lanes_.front()->link.record(now);
   wait_for(now);
-  return now.seconds_since(*zero_);
+  return now.seconds_since(zero);
+}
+
+std::unique_ptr<Timeline> NcclTransport::begin_timeline() {
+  auto timeline = std::make_unique<Timeline>();
+  lanes_.front()->link.record(timeline->zero);
+  wait_for(timeline->zero);
+  timeline->clock.begin([&] { return read_clock(timeline->zero); });
+  return timeline;
 }
 
 void NcclTransport::begin_trace() {
   traced_.clear();
-  zero_ = std::make_unique<NcclMark>();
-  lanes_.front()->link.record(*zero_);
-  wait_for(*zero_);
-  clock_.begin([this] { return read_clock(); });
+  trace_time_ = begin_timeline();
 }
 
-// Each operation that was begun is there, whether its result was needed or not.
-void NcclTransport::end_trace(Trace& trace) {
+// Times of what has begun are known then, whether its result was needed or not.
+void NcclTransport::wait_for_times() {
   for (const auto& lane : lanes_) {
     for (Operation* operation : lane->operations) {
+      if (!operation->is_traced && operation->number == kNotTimed) continue;
       wait_for(operation->end);
+      if (operation->is_waited_for) wait_for(operation->needed);
       note_times(*operation);
     }
   }
-  clock_.end([this] { return read_clock(); });
+}
+
+void NcclTransport::end_trace(Trace& trace) {
+  wait_for_times();
+  const NcclMark& zero = trace_time_->zero;
+  DeviceClock& clock = trace_time_->clock;
+  clock.end([&] { return read_clock(zero); });
   for (const TracedTimes& times : traced_) {
     trace.add({.name = times.name,
                .detail = times.site,
                .group = times.lane->row.c_str(),
-               .begin = clock_.host_time(times.begin),
-               .end = clock_.host_time(times.end),
+               .begin = clock.host_time(times.begin),
+               .end = clock.host_time(times.end),
                .elements = times.elements});
   }
   traced_.clear();
-  zero_.reset();
+  trace_time_.reset();
+}
+
+void NcclTransport::begin_timing() {
+  timed_.clear();
+  timing_ = begin_timeline();
+}
+
+void NcclTransport::time_as(int operation, int number) {
+  operations_.at(static_cast<std::size_t>(operation))->number = number;
+}
+
+void NcclTransport::end_timing(
+    const std::function<void(int number, const OperationTimes& times)>& use) {
+  if (timing_ == nullptr) return;
+  wait_for_times();
+  DeviceClock& clock = timing_->clock;
+  clock.end([&] { return read_clock(timing_->zero); });
+  for (const TimedOperation& times : timed_) {
+    use(times.number, {.begin = clock.host_time(times.begin),
+                       .needed = clock.host_time(times.needed),
+                       .end = clock.host_time(times.end)});
+  }
+  timed_.clear();
+  timing_.reset();
 }
 
 void NcclTransport::wait_for(const NcclMark& mark) {

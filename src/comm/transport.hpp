@@ -9,7 +9,9 @@
 #ifndef TRIREME_COMM_TRANSPORT_HPP_
 #define TRIREME_COMM_TRANSPORT_HPP_
 
+#include <chrono>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <type_traits>
 #include <vector>
@@ -116,6 +118,13 @@ struct TransportSeconds {
   std::optional<double> held_up = {};
 };
 
+// When the device was at an operation, by the host's clock: at its messages, and where an
+// Exec came to need their result.
+struct OperationTimes {
+  using Time = std::chrono::steady_clock::time_point;
+  Time begin, needed, end;
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -146,6 +155,13 @@ class Transport {
   virtual bool is_on_stream() const { return false; }
   // Nothing where nobody knows when messages have gone: accounts then have no seconds.
   virtual std::optional<TransportSeconds> seconds() const { return {}; }
+  // Between the two, operations that were begun may be named by a number, and the second
+  // calls use(number, times) for each of them, once they are over: it waits for the
+  // device. A transport of the host does nothing: its calls say when its operations were.
+  virtual void begin_timing() {}
+  virtual void time_as(int /*operation*/, int /*number*/) {}
+  virtual void end_timing(
+      const std::function<void(int number, const OperationTimes& times)>& /*use*/) {}
   // Memory that operations keep for themselves: copies of what is sent and received, on
   // the host, and on the device those that a result takes its way through.
   virtual std::size_t staging_bytes() const { return 0; }

@@ -113,7 +113,7 @@ Accounting::Accounting(const Setting& setting, const std::string& past,
   // More than a step of hundreds of layers and micro-batches has.
   constexpr std::size_t kMostMessages = 8192;
   for (comm::Group* group : setting.replica.part().groups.all()) {
-    if (group->size() == 1 || group->is_on_stream()) continue;
+    if (group->size() == 1) continue;
     recorded_.push_back({group, comm::MessageTimes(kMostMessages)});
   }
   if (world_.any(!recorded_.empty())) {

@@ -115,7 +115,7 @@ class Accounting {
   comm::Communicator& world_;
   report::RankAccount rank_;
   report::StartAccount::Samples samples_;  // since the last gather()
-  // Of groups of several ranks that the host waits for.
+  // Of groups of several ranks.
   struct Recorded {
     comm::Group* group = nullptr;
     comm::MessageTimes times;

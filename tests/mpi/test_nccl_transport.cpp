@@ -17,6 +17,7 @@
 #include "base/timers.hpp"
 #include "base/trace.hpp"
 #include "comm/group.hpp"
+#include "comm/message_times.hpp"
 #include "comm/mpi_communicator.hpp"
 #include "comm/nccl_environment.hpp"
 #include "comm/nccl_link.hpp"
@@ -405,6 +406,54 @@ TEST_F(NcclTransportOfRanks, ShowsMessagesInATrace) {
         EXPECT_GT(Seconds(message.end - message.begin).count(), 0.02);
         EXPECT_LT(Seconds(message.begin - pass.begin).count(), 0.02);
       }
+    }
+  }
+  world_->charge_to(nullptr);
+}
+
+// When the device began an operation, came to need its result, and had it: the last rank
+// comes late, so that the result is needed before it is there on all others. What was
+// begun outside of the recording is not in it, and a trace may be recorded meanwhile.
+TEST_F(NcclTransportOfRanks, TimesOperationsByTheDevice) {
+  if (size_ == 1) return;
+  Timers timers;
+  world_->charge_to(&timers);
+  {
+    Group group(world_->split(0, rank_, "gradient"));
+    Values<float> data(1000);
+    group.all_reduce(exec_, span(data));
+    for (int recording = 0; recording < 2; ++recording) {
+      SCOPED_TRACE(recording);
+      Trace trace(100);
+      MessageTimes times(2);
+      if (recording == 1) timers.begin_trace(trace);
+      group.record_to(&times);
+      const bool is_late = rank_ + 1 == size_;
+      const auto begun = std::chrono::steady_clock::now();
+      if (is_late) std::this_thread::sleep_for(std::chrono::milliseconds(80));
+      group.all_reduce(exec_, span(data));
+      Request unneeded = group.start_all_reduce(exec_, span(data));
+      Request beyond_room = group.start_all_reduce(exec_, span(data));
+      beyond_room.wait(exec_);
+      group.record_to(nullptr);
+      if (recording == 1) timers.end_trace();
+      unneeded.wait(exec_);
+      group.all_reduce(exec_, span(data));
+      ASSERT_EQ(times.all().size(), 2u);
+      using Seconds = std::chrono::duration<double>;
+      const MessageTime& first = times.all()[0];
+      EXPECT_EQ(first.begin, first.begun);
+      EXPECT_LE(first.begin, first.wait);
+      EXPECT_LE(first.wait, first.end);
+      const double entered = Seconds(first.begin - begun).count();
+      const double waited = Seconds(first.end - first.wait).count();
+      if (is_late) {
+        EXPECT_GT(entered, 0.06);
+      } else {
+        EXPECT_LT(entered, 0.04);
+        EXPECT_GT(waited, 0.03);
+      }
+      EXPECT_EQ(times.all()[1].wait, times.all()[1].end) << "nobody had needed it";
     }
   }
   world_->charge_to(nullptr);
