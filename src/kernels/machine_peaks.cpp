@@ -1,10 +1,12 @@
 // kernels/machine_peaks.cpp — triad and matrix-product peaks, best of several within a
 // fixed time.
 //
-// The best counts, because what disturbs a measurement on a shared machine only makes it
-// longer. A time is fixed and not a number of repetitions, since machines differ a
-// hundredfold in speed and nobody waits for a peak. The products of a layer stand apart
-// from the peak: they are smaller, and have other transposes.
+// Of a peak the best counts, because what disturbs a measurement on a shared machine only
+// makes it longer. Products of a layer and updates stand for what a step takes, which is
+// no best of many: of these the median counts. A time is fixed and not a number of
+// repetitions, since machines differ a hundredfold in speed and nobody waits for a peak.
+// The products of a layer stand apart from the peak: they are smaller, and have other
+// transposes.
 #include "kernels/machine_peaks.hpp"
 
 #include <algorithm>
@@ -13,6 +15,7 @@
 #include <initializer_list>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/wall_time.hpp"
@@ -30,19 +33,32 @@ using Clock = std::chrono::steady_clock;
 constexpr double kSeconds = 0.25;  // of repetitions
 constexpr int kAtLeast = 3;        // of them; the first warms up
 
-// Shortest time of work() in seconds, of as many repetitions as fit into `seconds`.
+// Times of work() in seconds, of as many repetitions as fit into `seconds`.
 template <class Work>
-double best_seconds(const Exec& exec, const Work& work, double seconds) {
+std::vector<double> all_seconds(const Exec& exec, const Work& work, double seconds) {
   exec.fence("trireme::kernels::machine_peaks");
-  double best = 1e30;
+  std::vector<double> all;
   const Clock::time_point start = Clock::now();
-  for (int n = 0; n < kAtLeast || seconds_since(start) < seconds; ++n) {
+  while (std::ssize(all) < kAtLeast || seconds_since(start) < seconds) {
     const Clock::time_point begin = Clock::now();
     work();
     exec.fence("trireme::kernels::machine_peaks");
-    best = std::min(best, seconds_since(begin));
+    all.push_back(seconds_since(begin));
   }
-  return best;
+  return all;
+}
+
+template <class Work>
+double best_seconds(const Exec& exec, const Work& work, double seconds) {
+  return std::ranges::min(all_seconds(exec, work, seconds));
+}
+
+template <class Work>
+double median_seconds(const Exec& exec, const Work& work, double seconds) {
+  std::vector<double> all = all_seconds(exec, work, seconds);
+  const auto middle = all.begin() + std::ssize(all) / 2;
+  std::ranges::nth_element(all, middle);
+  return *middle;
 }
 
 constexpr index_t kGemmSize = kHostExecution ? 1024 : 8192;
@@ -97,7 +113,7 @@ double layer_products(const Exec& exec, index_t h) {
     const View2<Accumulator<T>> d_w(gradient.data(), extent(n), extent(k));
     const auto add = [&](const auto& product) {
       flops += 2.0 * static_cast<double>(rows * n * k);
-      seconds += best_seconds(exec, product, kShare);
+      seconds += median_seconds(exec, product, kShare);
     };
     add([&] { linear_forward<T>(exec, View2<const T>(x), WeightOperand<T>(w), y); });
     add([&] {
@@ -139,7 +155,7 @@ double update_rate(const Exec& exec) {
   const auto part = [&](index_t number) {
     return View1<A>(memory.data() + number * kUpdated, extent(kUpdated));
   };
-  const double seconds = best_seconds(
+  const double seconds = median_seconds(
       exec,
       [&] {
         adamw<T>(exec, {}, StepStateView(state.data()),

@@ -33,9 +33,9 @@ class GemmProbe {
 double measured_gemm_peak(const Exec& exec, DType type = DType::float32);
 
 // Floating-point operations per second that the products of a Transformer layer of this
-// width reach together, forward and backward, on 1024 rows.
+// width reach together, forward and backward, on 1024 rows: the median of several.
 double measured_layer_products(const Exec& exec, DType type, index_t width);
-// Bytes per second of an update by AdamW of a model that computes in `type`.
+// Bytes per second of an update by AdamW of a model that computes in `type`: the median.
 double measured_update(const Exec& exec, DType type);
 // Seconds from one kernel with nothing to do to the next.
 double measured_launch(const Exec& exec);

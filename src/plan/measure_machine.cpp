@@ -175,14 +175,19 @@ void measure_network(Machine& machine, const std::shared_ptr<comm::Communicator>
   NetworkLevel level{.name = "ranks", .devices = world->size()};
   level.bandwidth = machine.device.bandwidth;
   if (world->size() > 1) {
-    constexpr index_t kElements = index_t{1} << 21;
+    // One piece after the other, so that none lies in a cache, as gradients do not.
+    constexpr index_t kElements = index_t{1} << 20, kPieces = 16;  // of 8 MiB
     comm::Group group(world);
-    const DeviceArray<double> memory("trireme::plan::messages", extent(kElements));
+    const DeviceArray<double> memory("trireme::plan::messages",
+                                     extent(kPieces * kElements));
+    kernels::fill<double>(exec, View1<double>(memory.data(), memory.extent(0)), 0.0);
     const auto seconds = [&](index_t count) {
-      const View1<double> data(memory.data(), extent(count));
-      kernels::fill<double>(exec, data, 0.0);
-      const std::vector<double> all =
-          sorted_seconds(exec, [&] { group.all_reduce(exec, comm::span_of(data)); });
+      index_t piece = 0;
+      const std::vector<double> all = sorted_seconds(exec, [&] {
+        const View1<double> data(memory.data() + piece * kElements, extent(count));
+        group.all_reduce(exec, comm::span_of(data));
+        piece = (piece + 1) % kPieces;
+      });
       return world->all_reduce(all[all.size() / 2], comm::Op::max);
     };
     const double n = world->size(), small = seconds(1), large = seconds(kElements);
