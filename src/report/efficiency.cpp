@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kShownLosses = 3;
 constexpr int kMeaningColumn = 27;  // of the table
-// A rank stands out that has this much more of something than the mean.
+// A rank stands out that has this many times as much of something as the others.
 constexpr double kStandsOut = 1.1;
 // Of the slowest rank the others' waits are said to be from this share of all time on.
 constexpr double kNamed = 0.005;
@@ -201,17 +201,10 @@ std::optional<double> Efficiency::global() const {
   return scaling ? std::optional(*scaling * parallel()) : scaling;
 }
 
-// The rank that has most of a part, where it stands out from the mean; -1: none does.
 int Efficiency::outstanding_rank(TimePart part) const {
-  const std::vector<PartSeconds>& ranks = facts_.rank_seconds;
-  if (ranks.size() < 2) return -1;
-  double mean = 0.0;
-  std::size_t most = 0;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    mean += ranks[r][part] / static_cast<double>(ranks.size());
-    if (ranks[r][part] > ranks[most][part]) most = r;
-  }
-  return ranks[most][part] > kStandsOut * mean ? static_cast<int>(most) : -1;
+  std::vector<double> seconds;
+  for (const PartSeconds& rank : facts_.rank_seconds) seconds.push_back(rank[part]);
+  return report::outstanding_rank(seconds, kStandsOut);
 }
 
 int Efficiency::slowest_rank() const {

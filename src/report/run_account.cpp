@@ -82,17 +82,6 @@ Amounts amounts_of(const Json& of, const char* key) {
   return amounts;
 }
 
-// The rank that has most, where that is much more than the others have; -1: none.
-int outstanding(const std::vector<double>& values) {
-  const auto most = std::ranges::max_element(values);
-  double others = 0.0;
-  for (const double value : values) others += value;
-  others -= *most;
-  if (values.size() < 2 || *most <= 0.0) return -1;
-  const double mean = others / static_cast<double>(values.size() - 1);
-  return *most > kMuchMore * mean ? static_cast<int>(most - values.begin()) : -1;
-}
-
 // In which the ranks of a group differ, by the group's name in RankAccount; all ranks are
 // one group of kWorldAxis.
 std::vector<Axis> axes_within(std::string_view name) {
@@ -103,6 +92,16 @@ std::vector<Axis> axes_within(std::string_view name) {
 }
 
 }  // namespace
+
+int outstanding_rank(const std::vector<double>& values, double times) {
+  if (values.size() < 2) return -1;
+  const auto most = std::ranges::max_element(values);
+  double others = -*most;
+  for (const double value : values) others += value;
+  const double mean = others / static_cast<double>(values.size() - 1);
+  const bool stands_out = *most > 0.0 && *most > times * mean;
+  return stands_out ? static_cast<int>(most - values.begin()) : -1;
+}
 
 DeviceFlops& DeviceFlops::operator+=(const DeviceFlops& other) {
   stepping += other.stepping;
@@ -368,14 +367,14 @@ Account StartAccount::account(double peak, double stretch) const {
 }
 
 int StartAccount::slowest_saver() const {
-  return outstanding(saving_);
+  return outstanding_rank(saving_, kMuchMore);
 }
 
 int StartAccount::slowest_sender(const std::string& axis) const {
   const auto found = std::ranges::find(axes_, axis);
   if (found == axes_.end()) return -1;
   const auto a = static_cast<std::size_t>(found - axes_.begin());
-  const int rank = outstanding(begins_[a]);
+  const int rank = outstanding_rank(begins_[a], kMuchMore);
   // What others wait for it is no longer than that.
   if (rank < 0) return -1;
   const double least = least_waits_[a] / ranks_;

@@ -83,6 +83,10 @@ struct Account {
   static Account of_json(const nlohmann::ordered_json& json);
 };
 
+// The rank that has most, where that is more than so many times the others' mean; -1:
+// none stands out so.
+int outstanding_rank(const std::vector<double>& values, double times);
+
 // FLOPs of a sample, on all ranks together.
 struct SampleFlops {
   double model = 0.0, padding = 0.0, executed = 0.0;

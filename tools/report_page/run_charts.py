@@ -1,6 +1,7 @@
 # tools/report_page/run_charts.py — charts of where one run's time went, each made of
 # efficiency.json by one function: the identity as a waterfall, losses, a step's parts, POP's
-# tree, kernels, messages and who sends them to whom, memory, step times. Bars lie, so that names have room on a phone.
+# tree, kernels, messages and who sends them to whom, memory, step times. Bars lie, so that
+# names have room on a phone.
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
