@@ -73,7 +73,11 @@ Json pipeline_json(const std::optional<step::PipelineReport>& report) {
                {"step_seconds", report->measured},
                {"step_seconds_simulated", nullptr},
                {"bubble_share", report->measured_bubble()},
-               {"bubble_share_simulated", nullptr}};
+               {"bubble_share_simulated", nullptr},
+               {"bubble_share_theory", nullptr}};
+  if (const std::optional<double> theory = report->theoretical_bubble()) {
+    json["bubble_share_theory"] = *theory;
+  }
   if (report->simulated) {
     json["step_seconds_simulated"] = *report->simulated;
     json["bubble_share_simulated"] = report->simulated_bubble();

@@ -48,11 +48,20 @@ void set_pieces(schedule::Costs& costs, const schedule::PipelineShape& shape,
 
 }  // namespace
 
+std::optional<double> PipelineReport::theoretical_bubble() const {
+  if (schedule == schedule::PipelineSchedule::zero_bubble) return {};
+  const double passes = 1.0 * shape.chunks * shape.microbatches;
+  return (shape.stages - 1) / passes;
+}
+
 std::string PipelineReport::text() const {
   std::string times, bubbles;
+  if (const std::optional<double> theory = theoretical_bubble()) {
+    bubbles = fmt::format("theory {}, ", format_percent(*theory));
+  }
   if (simulated) {
     times = fmt::format("simulated {}, ", format_duration(*simulated));
-    bubbles = fmt::format("simulated {}, ", format_percent(simulated_bubble()));
+    bubbles += fmt::format("simulated {}, ", format_percent(simulated_bubble()));
   }
   return fmt::format(
       "Pipeline: {} of {}, {}, {} a step\n  passes of a step: {}measured {}\n  bubble: "

@@ -78,6 +78,10 @@ struct PipelineReport {
   // kernels of the stage with most: POP's ideal network. Of this rank's pipeline.
   double ideal = 0.0, ideal_work = 0.0;
 
+  // Of equal passes and messages that take no time, (p - 1) / (v m) of the work
+  // (Narayanan et al. 2021, section 2.2); nothing for zero-bubble orders, which no such
+  // formula describes.
+  std::optional<double> theoretical_bubble() const;
   double simulated_bubble() const { return simulated.value() / work - 1.0; }
   double measured_bubble() const { return measured / work - 1.0; }
   std::string text() const;  // ends with a newline

@@ -73,8 +73,9 @@ TEST(PipelineReportTogether, IsThatOfTheFormula) {
     ASSERT_TRUE(report.has_value());
     EXPECT_NEAR(report->work, 1e-3 * work, 1e-9);
     EXPECT_NEAR(report->simulated.value(), 1e-3 * (work + 30 * (p - 1)), 1e-9);
-    EXPECT_NEAR(report->simulated_bubble(),
-                static_cast<double>(p - 1) / (v * kMicrobatches), 1e-9);
+    const double theory = static_cast<double>(p - 1) / (v * kMicrobatches);
+    EXPECT_NEAR(report->simulated_bubble(), theory, 1e-9);
+    EXPECT_NEAR(report->theoretical_bubble().value(), theory, 1e-12);
     EXPECT_NEAR(report->ideal, report->simulated.value(), 1e-9);
     EXPECT_NEAR(report->measured, 1e-3 * (2 * work + p - 1), 1e-9);
     EXPECT_NEAR(report->measured_bubble(),
@@ -83,6 +84,10 @@ TEST(PipelineReportTogether, IsThatOfTheFormula) {
                                     "Pipeline: {} stages of {}, 1f1b, 8 micro-batches a "
                                     "step\n",
                                     p, v == 1 ? "1 chunk" : "2 chunks")));
+    EXPECT_THAT(report->text(), HasSubstr("bubble: theory "));
+    PipelineReport bubbleless = *report;
+    bubbleless.schedule = schedule::PipelineSchedule::zero_bubble;
+    EXPECT_FALSE(bubbleless.theoretical_bubble());
   }
 }
 

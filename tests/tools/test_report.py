@@ -136,7 +136,8 @@ def efficiency(ranks=2, bandwidth=10.0):
         "this_start": {"steps": 20, "stages": stages, "ranks": rows, "messages": sites},
         "kernels": {"steps_profiled": 5, "classes": kernels},
         "pipeline": {"stages": ranks, "chunks": 1, "microbatches": 8, "schedule": "1f1b",
-                     "bubble_share": 0.2, "bubble_share_simulated": 0.125},
+                     "bubble_share": 0.2, "bubble_share_simulated": 0.125,
+                     "bubble_share_theory": 0.1},
         "memory": by_category}
 
 
@@ -443,7 +444,7 @@ class Pages(Report):
         self.assertEqual(page.tables["memory"][1], ["weights", "2 MiB", "1 MiB", "1.5 MiB",
                                                     "2 MiB"])
         self.assertIn("bubble 20.0 % of the busiest stage's work as measured, 12.5 % as "
-                      "simulated", page.said)
+                      "simulated, 10.0 % by theory", page.said)
         self.assertIn("2 starts: an orange line", page.said)
         text = (self.root / "report.html").read_text("utf-8")
         self.assertIsNone(re.search(r"<script|<link|(?:src|href)=[\"'](?!#)|https?://", text))

@@ -75,8 +75,11 @@ def bubble_text(pipeline):
             f"each, {pipeline['microbatches']} micro-batches to a step, {pipeline['schedule']}; "
             f"bubble {words.share(pipeline['bubble_share'])} of the busiest stage's work as "
             "measured")
-    simulated = pipeline["bubble_share_simulated"]
-    return said + (f", {words.share(simulated)} as simulated." if simulated is not None else ".")
+    for field, what in (("bubble_share_simulated", "as simulated"),
+                        ("bubble_share_theory", "by theory (equal stages, no messages)")):
+        if pipeline[field] is not None:
+            said += f", {words.share(pipeline[field])} {what}"
+    return said + "."
 
 
 def add_efficiency(section, run, charts):

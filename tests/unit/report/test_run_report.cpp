@@ -126,6 +126,7 @@ TEST(RunReport, JsonOfAPipeline) {
   EXPECT_EQ(pipeline.at("step_seconds"), 1.5);
   EXPECT_EQ(pipeline.at("bubble_share"), 0.5);
   EXPECT_EQ(pipeline.at("bubble_share_simulated"), 0.25);
+  EXPECT_EQ(pipeline.at("bubble_share_theory"), 0.125);
 }
 
 }  // namespace
