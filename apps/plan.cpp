@@ -67,8 +67,8 @@ void measure(const PlanArguments& arguments, comm::Environment& environment) {
 std::optional<plan::Calibration> calibration_of(const std::string& from,
                                                 const plan::Machine& machine) {
   if (from.empty()) return {};
-  const io::Path file =
-      std::filesystem::is_directory(from) ? io::Path(from) / "efficiency.json" : from;
+  io::Path file = from;
+  if (std::filesystem::is_directory(file)) file /= "efficiency.json";
   const plan::RunTimes run = plan::run_times(io::read_file(file), file.string());
   const io::Path deck = file.parent_path() / "deck.yaml";
   check::DeckCheckOptions check;

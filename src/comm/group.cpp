@@ -139,7 +139,7 @@ MessageTally Group::count_of(const Transfer& transfer) const {
 
 void Group::record_to(MessageTimes* times) {
   if (times_ != nullptr) {
-    transport_->end_timing([this](int number, const OperationTimes& of) {
+    transport_->end_timing([this](std::int64_t number, const OperationTimes& of) {
       times_->set(number, of.begin, of.needed, of.end);
     });
   }

@@ -77,7 +77,7 @@ class Request {
   index_t elements_ = 0;
   int peer_ = -1;  // of a message between two ranks
   std::int64_t sequence_ = 0;
-  int record_ = -1;  // in MessageTimes
+  std::int64_t record_ = -1;  // in MessageTimes
 };
 
 class Group {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace trireme::comm {
@@ -26,25 +27,33 @@ class MessageTimes {
  public:
   explicit MessageTimes(std::size_t room) { times_.reserve(room); }
 
-  void clear() { times_.clear(); }
-  bool has_room() const { return times_.size() < times_.capacity(); }
-  // The number that its wait is noted with; there must be room.
-  int add(const MessageTime& time) {
-    times_.push_back(time);
-    return static_cast<int>(times_.size()) - 1;
+  // Begins anew, and is open. What waits for an operation of before says nothing any
+  // more.
+  void clear() {
+    first_ += static_cast<std::int64_t>(times_.size());
+    times_.clear();
+    is_open_ = true;
   }
-  void note_wait(int number, MessageTime::Time wait, MessageTime::Time end) {
-    if (number < 0 || static_cast<std::size_t>(number) >= times_.size()) return;
-    MessageTime& time = times_[static_cast<std::size_t>(number)];
+  // Nothing is added from now on, while waits for what is there are noted still.
+  void close() { is_open_ = false; }
+  bool has_room() const { return is_open_ && times_.size() < times_.capacity(); }
+  // The number that its wait is noted with; there must be room.
+  std::int64_t add(const MessageTime& time) {
+    times_.push_back(time);
+    return first_ + static_cast<std::int64_t>(times_.size()) - 1;
+  }
+  void note_wait(std::int64_t number, MessageTime::Time wait, MessageTime::Time end) {
+    if (!has(number)) return;
+    MessageTime& time = of(number);
     time.wait = wait;
     time.end = end;
   }
   // The same of an operation that a device carries: where it began, where its result came
   // to be needed, and where it was there.
-  void set(int number, MessageTime::Time begin, MessageTime::Time needed,
+  void set(std::int64_t number, MessageTime::Time begin, MessageTime::Time needed,
            MessageTime::Time end) {
-    if (number < 0 || static_cast<std::size_t>(number) >= times_.size()) return;
-    MessageTime& time = times_[static_cast<std::size_t>(number)];
+    if (!has(number)) return;
+    MessageTime& time = of(number);
     time.begin = time.begun = begin;
     time.wait = needed;
     time.end = std::max(needed, end);
@@ -52,7 +61,16 @@ class MessageTimes {
   const std::vector<MessageTime>& all() const { return times_; }
 
  private:
+  bool has(std::int64_t number) const {
+    return number >= first_ && number < first_ + static_cast<std::int64_t>(times_.size());
+  }
+  MessageTime& of(std::int64_t number) {
+    return times_[static_cast<std::size_t>(number - first_)];
+  }
+
   std::vector<MessageTime> times_;
+  std::int64_t first_ = 0;  // the number of the first of these
+  bool is_open_ = true;
 };
 
 }  // namespace trireme::comm

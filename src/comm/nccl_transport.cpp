@@ -38,7 +38,7 @@ namespace {
 
 constexpr std::chrono::microseconds kNap{50};
 
-constexpr int kNotTimed = -1;
+constexpr std::int64_t kNotTimed = -1;
 
 struct Lane;
 
@@ -59,8 +59,8 @@ struct Operation {
   index_t elements = 0;
   std::int64_t call = 0;  // operations of one group call are issued together
   bool is_waited_for = false;
-  bool is_traced = false;  // and its times are still to be taken
-  int number = kNotTimed;  // of time_as(), the same
+  bool is_traced = false;           // and its times are still to be taken
+  std::int64_t number = kNotTimed;  // of time_as(), the same
 };
 
 // When a traced operation was, in seconds of the device's clock.
@@ -80,7 +80,7 @@ struct Timeline {
 
 // When a timed operation was, in seconds of the device's clock.
 struct TimedOperation {
-  int number = kNotTimed;
+  std::int64_t number = kNotTimed;
   double begin = 0.0, needed = 0.0, end = 0.0;
 };
 
@@ -119,9 +119,9 @@ class NcclTransport final : public Transport, private Watched, private TraceSour
   bool is_on_stream() const override { return true; }
   std::optional<TransportSeconds> seconds() const override;
   void begin_timing() override;
-  void time_as(int operation, int number) override;
-  void end_timing(
-      const std::function<void(int number, const OperationTimes& times)>& use) override;
+  void time_as(int operation, std::int64_t number) override;
+  void end_timing(const std::function<void(std::int64_t number,
+                                           const OperationTimes& times)>& use) override;
 
  private:
   Lane& add_lane(int peer, Channel channel, const std::string& id);
@@ -467,7 +467,7 @@ void NcclTransport::note_times(Operation& operation) const {
                        .begin = operation.begin.seconds_since(zero),
                        .end = operation.end.seconds_since(zero)});
   }
-  const int number = std::exchange(operation.number, kNotTimed);
+  const std::int64_t number = std::exchange(operation.number, kNotTimed);
   if (number == kNotTimed || timing_ == nullptr) return;
   // What nobody has needed so far nobody has waited for.
   const NcclMark& needed = operation.is_waited_for ? operation.needed : operation.end;
@@ -532,12 +532,12 @@ void NcclTransport::begin_timing() {
   timing_ = begin_timeline();
 }
 
-void NcclTransport::time_as(int operation, int number) {
+void NcclTransport::time_as(int operation, std::int64_t number) {
   operations_.at(static_cast<std::size_t>(operation))->number = number;
 }
 
 void NcclTransport::end_timing(
-    const std::function<void(int number, const OperationTimes& times)>& use) {
+    const std::function<void(std::int64_t number, const OperationTimes& times)>& use) {
   if (timing_ == nullptr) return;
   wait_for_times();
   DeviceClock& clock = timing_->clock;

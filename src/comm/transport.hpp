@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <type_traits>
@@ -159,9 +160,10 @@ class Transport {
   // calls use(number, times) for each of them, once they are over: it waits for the
   // device. A transport of the host does nothing: its calls say when its operations were.
   virtual void begin_timing() {}
-  virtual void time_as(int /*operation*/, int /*number*/) {}
+  virtual void time_as(int /*operation*/, std::int64_t /*number*/) {}
   virtual void end_timing(
-      const std::function<void(int number, const OperationTimes& times)>& /*use*/) {}
+      const std::function<void(std::int64_t number,
+                               const OperationTimes& times)>& /*use*/) {}
   // Memory that operations keep for themselves: copies of what is sent and received, on
   // the host, and on the device those that a result takes its way through.
   virtual std::size_t staging_bytes() const { return 0; }

@@ -39,9 +39,9 @@ constexpr const char* kLoadBalance = "load_balance";
 constexpr const char* kFlopRate = "flop_rate";
 constexpr const char* kUsefulFlops = "useful_flops";
 
-double seconds_of(const Account& account, TimePart part) {
-  const auto found = account.seconds.find(std::string(name_of(part)));
-  return found == account.seconds.end() ? 0.0 : found->second;
+double amount_of(const Amounts& amounts, std::string_view name) {
+  const auto found = amounts.find(std::string(name));
+  return found == amounts.end() ? 0.0 : found->second;
 }
 
 struct FactorText {
@@ -123,14 +123,14 @@ void Efficiency::add_factors() {
     factors_.push_back({name, numerator, before, std::move(parts)});
     before = numerator;
   };
-  std::vector<LostPart> between = {{"set_up", facts_.ready_seconds * facts_.peak}};
-  double known = between.front().flops;
+  std::vector<LostPart> between = {{"set_up", facts_.ready_flops}};
+  double known = facts_.ready_flops;
   for (const TimePart part : kPartsBetweenSteps) {
-    double seconds = seconds_of(account, part);
+    double lost = amount_of(device.between, name_of(part));
     // Starts end with a checkpoint, which what they save does not know of.
-    if (part == TimePart::checkpoint) seconds += facts_.ending_seconds;
-    between.push_back({std::string(name_of(part)), seconds * facts_.peak});
-    known += between.back().flops;
+    if (part == TimePart::checkpoint) lost += facts_.ending_flops;
+    between.push_back({std::string(name_of(part)), lost});
+    known += lost;
   }
   between.push_back({"lost", facts_.capacity - device.stepping - known});
   add(kEffectiveTime, "stepping", device.stepping, std::move(between));
@@ -190,8 +190,8 @@ double Efficiency::parallel() const {
 
 std::optional<double> Efficiency::computation_scaling() const {
   const Account& account = facts_.account;
-  const double seconds =
-      seconds_of(account, TimePart::passes) + seconds_of(account, TimePart::optimizer);
+  const double seconds = amount_of(account.seconds, name_of(TimePart::passes)) +
+                         amount_of(account.seconds, name_of(TimePart::optimizer));
   if (!facts_.reference || seconds <= 0.0) return {};
   return facts_.reference->kernel_seconds_of_sample * account.samples / seconds;
 }
@@ -248,11 +248,8 @@ void Efficiency::add_losses() {
   // than others, theirs.
   for (const TimePart part : kBusyParts) {
     const std::string name(name_of(part));
-    const auto of = [&name](const Amounts& amounts) {
-      const auto found = amounts.find(name);
-      return found == amounts.end() ? 0.0 : found->second;
-    };
-    const double balance = of(device.balance), beside = of(device.beside);
+    const double balance = amount_of(device.balance, name);
+    const double beside = amount_of(device.beside, name);
     const bool is_uneven = balance > std::max(beside, kNamed * facts_.capacity);
     add_loss(name, balance + beside, is_uneven ? slowest_rank() : outstanding_rank(part));
   }

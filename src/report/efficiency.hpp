@@ -54,8 +54,9 @@ struct EfficiencyFacts {
   // Of all starts, those that led nowhere included.
   double capacity = 0.0;        // FLOPs: ranks x wall time x peak of each
   double device_seconds = 0.0;  // ranks x wall time
-  double ready_seconds = 0.0;   // of these, before the first step of each start
-  double ending_seconds = 0.0;  // behind the last checkpoint of starts that are over
+  // Of these, before the first step of each start; and at their peaks, that, and what lay
+  // behind the last checkpoint of starts that are over.
+  double ready_seconds = 0.0, ready_flops = 0.0, ending_flops = 0.0;
 
   // Of this start.
   std::int64_t steps_of_start = 0;
@@ -146,6 +147,7 @@ class Efficiency {
   nlohmann::ordered_json seconds_json() const;
   nlohmann::ordered_json histogram_json() const;
   nlohmann::ordered_json ranks_json() const;
+  nlohmann::ordered_json extremes_json(int stage) const;
   nlohmann::ordered_json sites_json() const;
   nlohmann::ordered_json kernels_json() const;
   nlohmann::ordered_json machine_json() const;

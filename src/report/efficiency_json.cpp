@@ -82,6 +82,7 @@ Json Efficiency::ranks_json() const {
                       {"ranks", count},
                       {"slowest_rank", slowest},
                       {"seconds", json_of(sum, facts_.axes, steps * count)},
+                      {"extremes", extremes_json(stage)},
                       {"memory", memory_json(facts_.memory, is_of)}});
   }
   for (std::size_t r = 0; ranks.size() <= kMostRankRows && r < ranks.size(); ++r) {
@@ -93,6 +94,26 @@ Json Efficiency::ranks_json() const {
           {"stages", stages},
           {"ranks", rows},
           {"messages", sites_json()}};
+}
+
+// Of a step, by part and axis: the least and the most of the stage's ranks.
+Json Efficiency::extremes_json(int stage) const {
+  Json extremes = Json::object();
+  const auto steps = static_cast<double>(facts_.steps_of_start);
+  for (std::size_t r = 0; r < facts_.rank_seconds.size(); ++r) {
+    if (facts_.stages[r] != stage) continue;
+    const Json seconds = json_of(facts_.rank_seconds[r], facts_.axes, steps);
+    for (const auto& [name, value] : seconds.items()) {
+      Json& of = extremes[name];
+      if (of.is_null()) of = {{"least", value}, {"most", value}, {"rank_most", r}};
+      if (value < of["least"]) of["least"] = value;
+      if (value > of["most"]) {
+        of["most"] = value;
+        of["rank_most"] = r;
+      }
+    }
+  }
+  return extremes;
 }
 
 Json Efficiency::sites_json() const {
@@ -174,7 +195,7 @@ Json Efficiency::losses_json() const {
 
 Json Efficiency::rates_json() const {
   const Account& account = facts_.account;
-  const double step = ratio(account.step_seconds(), account.steps * facts_.ranks);
+  const double step = ratio(account.seconds_of_steps, account.steps);
   const double per_device = account.step_seconds() * 1e12;
   return {
       {"step_seconds_mean", step},

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace trireme::report {
 
@@ -42,7 +43,9 @@ bool is_package(const std::string& name) {
 
 }  // namespace
 
-HostMeter::HostMeter(bool reads_energy, const fs::path& system) : system_(system) {
+HostMeter::HostMeter(bool reads_energy, const fs::path& system,
+                     std::chrono::steady_clock::duration often)
+    : system_(system), often_(often) {
   if (!reads_energy) return;
   for (const fs::path& entry : entries_of(system / "class/powercap")) {
     if (!is_package(entry.filename().string())) continue;
@@ -53,26 +56,35 @@ HostMeter::HostMeter(bool reads_energy, const fs::path& system) : system_(system
   }
 }
 
+void HostMeter::look() {
+  const auto now = std::chrono::steady_clock::now();
+  if (packages_.empty() || now - looked_ < often_) return;
+  looked_ = now;
+  read();
+}
+
 double HostMeter::take_joules() {
+  read();
+  return std::exchange(joules_, 0.0);
+}
+
+void HostMeter::read() {
   constexpr double kMicro = 1e-6;
-  double joules = 0.0;
   for (Package& package : packages_) {
     const auto now = number_of(package.counter);
     if (!now) continue;
     const std::uint64_t passed =
         *now >= package.last ? *now - package.last : *now + package.range - package.last;
-    joules += kMicro * static_cast<double>(passed);
+    joules_ += kMicro * static_cast<double>(passed);
     package.last = *now;
   }
-  return joules;
 }
 
 // There is a file for each core, and a hundred of them take a millisecond.
 double HostMeter::hertz() {
   constexpr double kKilo = 1e3;
-  constexpr std::chrono::seconds kOften{10};
   const auto now = std::chrono::steady_clock::now();
-  if (asked_ && now - *asked_ < kOften) return hertz_;
+  if (asked_ && now - *asked_ < often_) return hertz_;
   asked_ = now;
   double sum = 0.0;
   int cores = 0;

@@ -13,11 +13,15 @@ namespace trireme::report {
 
 class HostMeter {
  public:
+  static constexpr std::chrono::seconds kOften{10};
   // One rank of a host reads its energy; any may read the clocks.
-  explicit HostMeter(bool reads_energy, const std::filesystem::path& system = "/sys");
+  explicit HostMeter(bool reads_energy, const std::filesystem::path& system = "/sys",
+                     std::chrono::steady_clock::duration often = kOften);
 
-  // Joules of all packages since the last call; 0 where they cannot be read. Counters
-  // wrap, those of a busy package in some minutes: call it more often.
+  // Counters wrap, those of a busy package in some minutes: to be called more often than
+  // that. Reads them once in so much time as the constructor was told.
+  void look();
+  // Joules of all packages since the last call; 0 where they cannot be read.
   double take_joules();
   bool has_energy() const { return !packages_.empty(); }
   // Cycles per second of the cores, their mean, as it was at most some seconds ago; 0
@@ -31,6 +35,11 @@ class HostMeter {
   };
   std::filesystem::path system_;
   std::vector<Package> packages_;
+  void read();
+
+  std::chrono::steady_clock::duration often_;
+  double joules_ = 0.0;  // read, and not taken
+  std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
   double hertz_ = 0.0;
   std::optional<std::chrono::steady_clock::time_point> asked_;  // for these
 };

@@ -162,6 +162,7 @@ void RankAccount::end_step(std::int64_t step) {
   }
   if (count_ == 2) settle_first(seconds);
   passes_ += seconds[TimePart::passes];
+  ++passes_steps_;
   steps_.push_back({step, std::move(seconds)});
 }
 
@@ -245,7 +246,7 @@ RankAccount::Taken RankAccount::take() {
 }
 
 double RankAccount::passes_of_a_step() const {
-  return count_ > 1 ? passes_ / static_cast<double>(count_ - 1) : 0.0;
+  return passes_steps_ > 0 ? passes_ / static_cast<double>(passes_steps_) : 0.0;
 }
 
 std::string bytes_of(const RankAccount::Taken& taken) {

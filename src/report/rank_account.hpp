@@ -160,7 +160,8 @@ class RankAccount {
   double warm_up_ = 0.0, saving_ = 0.0;
   std::array<double, kPhaseCount> taken_phases_{};
   std::int64_t count_ = 0;
-  double passes_ = 0.0;  // in kernels of these, without the first
+  double passes_ = 0.0;  // in kernels of these, but for the first of all
+  std::int64_t passes_steps_ = 0;
 };
 
 // Of a rank's take(), as bytes that it sends; and back.

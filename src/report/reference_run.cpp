@@ -27,7 +27,8 @@ double number_at(const nlohmann::json& file, const char* pointer) {
 ReferenceRun read_reference(const std::string& path, double flops_of_sample) {
   namespace fs = std::filesystem;
   constexpr double kRounding = 1e-9;
-  const fs::path file = fs::is_directory(path) ? fs::path(path) / kEfficiencyName : path;
+  fs::path file = path;
+  if (fs::is_directory(file)) file /= kEfficiencyName;
   TRIREME_REQUIRE_INPUT(fs::exists(file),
                         "run.reference: there is no '{}'; name a run directory whose run "
                         "has written a checkpoint or ended, or its {}",

@@ -27,7 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using config::Axis;
 
-constexpr int kAccountSchema = 1;
+constexpr int kAccountSchema = 2;
 constexpr double kMilli = 1e-3;
 constexpr double kBinsPerDoubling = 8.0;
 constexpr const char* kPipeline = "pipeline";
@@ -113,6 +113,7 @@ DeviceFlops& DeviceFlops::operator+=(const DeviceFlops& other) {
   add_all(transfer, other.transfer);
   add_all(balance, other.balance);
   add_all(beside, other.beside);
+  add_all(between, other.between);
   return *this;
 }
 
@@ -121,7 +122,7 @@ DeviceFlops& DeviceFlops::operator*=(double factor) {
        {&stepping, &ideal, &slowest_step, &slowest_rank, &busy, &computing}) {
     *value *= factor;
   }
-  for (Amounts* amounts : {&transfer, &balance, &beside}) {
+  for (Amounts* amounts : {&transfer, &balance, &beside, &between}) {
     for (auto& [name, value] : *amounts) value *= factor;
   }
   return *this;
@@ -170,6 +171,7 @@ Account& Account::operator+=(const Account& other) {
   steps += other.steps;
   samples += other.samples;
   tokens += other.tokens;
+  seconds_of_steps += other.seconds_of_steps;
   joules += other.joules;
   metered_tokens += other.metered_tokens;
   flops += other.flops;
@@ -194,6 +196,7 @@ Json Account::json() const {
           {"steps", steps},
           {"samples", samples},
           {"tokens", tokens},
+          {"seconds_of_steps", seconds_of_steps},
           {"joules", joules},
           {"metered_tokens", metered_tokens},
           {"flops",
@@ -210,19 +213,25 @@ Json Account::json() const {
             {"computing", device.computing},
             {"transfer", json_of(device.transfer)},
             {"balance", json_of(device.balance)},
-            {"beside", json_of(device.beside)}}},
+            {"beside", json_of(device.beside)},
+            {"between", json_of(device.between)}}},
           {"seconds", json_of(seconds)},
           {"axes", std::move(of_axes)},
           {"step_bins", std::move(bins)}};
 }
 
 Account Account::of_json(const Json& json) {
+  const double schema = number(json, "schema_version");
+  if (schema != kAccountSchema) {
+    throw io::JsonError(0, 0, fmt::format("an account of schema version {}", schema));
+  }
   const Json& flops = object(json, "flops");
   const Json& device = object(json, "device_flops");
   Account account{.began = number(json, "began"),
                   .steps = number(json, "steps"),
                   .samples = number(json, "samples"),
                   .tokens = number(json, "tokens"),
+                  .seconds_of_steps = number(json, "seconds_of_steps"),
                   .joules = number(json, "joules"),
                   .metered_tokens = number(json, "metered_tokens"),
                   .flops = {.model = number(flops, "model"),
@@ -237,7 +246,8 @@ Account Account::of_json(const Json& json) {
                              .computing = number(device, "computing"),
                              .transfer = amounts_of(device, "transfer"),
                              .balance = amounts_of(device, "balance"),
-                             .beside = amounts_of(device, "beside")},
+                             .beside = amounts_of(device, "beside"),
+                             .between = amounts_of(device, "between")},
                   .seconds = amounts_of(json, "seconds")};
   const Json& axes = object(json, "axes");
   for (const auto& [name, axis] : axes.items()) {
@@ -280,7 +290,7 @@ StartAccount::StartAccount(const comm::GridShape& grid, std::vector<std::string>
 }
 
 void StartAccount::add(const std::vector<RankAccount::Taken>& ranks,
-                       const Samples& samples) {
+                       const Samples& samples, double metered_share) {
   TRIREME_REQUIRE(ranks.size() == totals_.size(), "an account of {} got {}",
                   format_plural(ranks_, "rank"), ranks.size());
   const std::size_t steps = ranks.front().steps.size();
@@ -292,6 +302,7 @@ void StartAccount::add(const std::vector<RankAccount::Taken>& ranks,
     totals_[r] += ranks[r].between;
     for (const TimePart part : kPartsBetweenSteps) {
       sums_.seconds[std::string(name_of(part))] += ranks[r].between[part];
+      sums_.device.between[std::string(name_of(part))] += ranks[r].between[part];
     }
     for (std::size_t a = 0; a < axes_.size(); ++a) {
       const AxisCounts& counts = ranks[r].counts.at(a);
@@ -308,7 +319,7 @@ void StartAccount::add(const std::vector<RankAccount::Taken>& ranks,
   }
   for (std::size_t step = 0; step < steps; ++step) add_step(ranks, step);
   sums_.joules += joules;
-  if (joules > 0.0) sums_.metered_tokens += samples.tokens;
+  if (joules > 0.0) sums_.metered_tokens += metered_share * samples.tokens;
   const double kept = samples.all - samples.skipped;
   sums_.flops += {.model = flops_.model * kept,
                   .skipped = flops_.model * samples.skipped,
@@ -338,6 +349,7 @@ void StartAccount::add_step(const std::vector<RankAccount::Taken>& ranks,
   }
   sums_.device.slowest_step += ranks_ * busiest;
   sums_.steps += 1.0;
+  sums_.seconds_of_steps += longest;
   ++sums_.step_bins[Account::bin_of(longest)];
   // Who comes last waits for the transfer alone.
   std::vector<double> least(ranks.size());

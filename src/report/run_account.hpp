@@ -32,8 +32,9 @@ struct DeviceFlops {
   double slowest_rank = 0.0;  // while the slowest rank of the start was busy
   double busy = 0.0;          // while each rank itself was busy
   double computing = 0.0;     // while it was in kernels
-  // stepping - ideal by axis; slowest_rank - busy, and busy - computing, by TimePart.
-  Amounts transfer = {}, balance = {}, beside = {};
+  // stepping - ideal by axis; slowest_rank - busy, and busy - computing, by TimePart; and
+  // beside steps, by TimePart.
+  Amounts transfer = {}, balance = {}, beside = {}, between = {};
 
   DeviceFlops& operator+=(const DeviceFlops& other);
   DeviceFlops& operator*=(double factor);
@@ -62,7 +63,8 @@ struct Account {
   // counts from there on. It is also how a run is told from one that branched off it.
   double began = 0.0;
   double steps = 0.0, samples = 0.0, tokens = 0.0;
-  // Of the hosts whose energy can be read, and the tokens that were made meanwhile.
+  double seconds_of_steps = 0.0;  // one after the other, each on its slowest rank
+  // Of what is metered, and the tokens that were made there meanwhile.
   double joules = 0.0, metered_tokens = 0.0;
   FlopCounts flops;
   DeviceFlops device;
@@ -104,7 +106,9 @@ class StartAccount {
     double tokens = 0.0;              // of all
   };
   // Some steps, of every rank in order, and the samples of those whose reports came.
-  void add(const std::vector<RankAccount::Taken>& ranks, const Samples& samples);
+  // `metered_share`: of the ranks, those whose energy is in their joules.
+  void add(const std::vector<RankAccount::Taken>& ranks, const Samples& samples,
+           double metered_share = 1.0);
 
   // What this start adds to the account. `peak`: FLOP/s of a device, the ranks' mean.
   // `stretch`: how much longer a step is than its slowest rank is busy, had messages

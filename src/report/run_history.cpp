@@ -8,6 +8,7 @@
 #include "report/run_history.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -164,10 +165,12 @@ DeviceTime device_time(const std::vector<StartRecord>& starts, double began,
     const double ranks = is_known ? start.ranks : last.ranks;
     const double seconds = ranks * (start.ended - start.began);
     ++time.starts;
+    const double flops = is_known ? start.peak : peak;
     time.seconds += seconds;
-    time.flops += seconds * (is_known ? start.peak : peak);
+    time.flops += seconds * flops;
     time.ready += ranks * start.ready;
-    if (&start != &last) time.ending += ranks * start.ending_seconds;
+    time.ready_flops += ranks * start.ready * flops;
+    if (&start != &last) time.ending_flops += ranks * start.ending_seconds * flops;
   }
   return time;
 }
@@ -206,7 +209,9 @@ RunHistory::RunHistory(const io::Path& directory) : path_(directory / kStartsNam
   }
   if (!starts_.empty() && !starts_.back().is_clean) {
     StartRecord& last = starts_.back();
-    last.ended = std::max(last.ended, last_written(directory / "train.jsonl"));
+    for (const io::Path& file : {directory / "train.jsonl", path_}) {
+      last.ended = std::max(last.ended, last_written(file));
+    }
   }
 }
 
@@ -248,6 +253,14 @@ std::string RunHistory::note_restart(const RestartTimes& times) {
                       {"first_step", times.first_step}};
   if (times.down >= 0.0) line["down"] = times.down;
   return append(starts_.back().number, "restarted", clock_.now(), line);
+}
+
+// That it cannot be set is no loss: a later start counts a little less.
+void RunHistory::show_life() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!file_.is_open() || now - shown_ < kOften) return;
+  shown_ = now;
+  ::futimens(file_, nullptr);
 }
 
 std::string RunHistory::note_saved(std::int64_t step, double step_seconds,

@@ -7,6 +7,7 @@
 #ifndef TRIREME_REPORT_RUN_HISTORY_HPP_
 #define TRIREME_REPORT_RUN_HISTORY_HPP_
 
+#include <chrono>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -78,8 +79,10 @@ EffectiveTime effective_time(const std::vector<StartRecord>& starts);
 // began.
 struct DeviceTime {
   int starts = 0;
-  double seconds = 0.0, ready = 0.0, ending = 0.0;
-  double flops = 0.0;
+  double seconds = 0.0, ready = 0.0;
+  // At the peaks of the starts, and of these what lay before the first step of each, and
+  // behind the last checkpoint of those that are over.
+  double flops = 0.0, ready_flops = 0.0, ending_flops = 0.0;
 };
 DeviceTime device_time(const std::vector<StartRecord>& starts, double began, double peak);
 // So many of the last starts have published no step beyond what was there before them;
@@ -112,6 +115,9 @@ class RunHistory {
   std::string note_restart(const RestartTimes& times);
   // On how many devices the start goes on, and what one can do, as far as is known now.
   std::string note_devices(int ranks, double peak);
+  // The start goes on. Every kOften at most the file's time is set to now, so that of one
+  // that is killed it is known until when it lived.
+  void show_life();
   // A checkpoint was published; seconds in steps up to it, of this start, and of the
   // save.
   std::string note_saved(std::int64_t step, double step_seconds, double save_seconds);
@@ -128,6 +134,8 @@ class RunHistory {
   Descriptor file_;       // open, once there is a line to write
   bool is_torn_ = false;  // the last line has no end
   SteadyWallTime clock_;  // of all lines of this start
+  static constexpr std::chrono::seconds kOften{10};
+  std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();
   std::vector<StartRecord> starts_;
 };
 

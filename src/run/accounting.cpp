@@ -29,7 +29,8 @@ namespace trireme::run {
 namespace {
 
 // The account that a checkpoint has; a new one where it has none, or another run's, which
-// this one branched off from.
+// this one branched off from. All starts of the directory are of the run then, also those
+// that ended before there was a checkpoint; but not those of a program that kept none.
 report::Account past_account(const std::string& text,
                              const std::vector<report::StartRecord>& starts) {
   constexpr double kSame = 1e-6;
@@ -45,7 +46,8 @@ report::Account past_account(const std::string& text,
   } catch (const io::JsonError&) {  // of another program
   }
   report::Account fresh;
-  fresh.began = starts.back().began;
+  const bool kept_none = text.empty() && starts.back().first_step > 0;
+  fresh.began = kept_none ? starts.back().began : starts.front().began;
   return fresh;
 }
 
@@ -122,9 +124,25 @@ Accounting::Accounting(const Setting& setting, const std::string& past,
   }
   if (world_.any(meter_.has_energy())) meters_.emplace_back("processors");
   if (world_.any(device_energy_.is_known())) meters_.emplace_back("devices");
+  metered_share_ = metered_share();
   if (history == nullptr) return;
   past_ = past_account(past, history->starts());
   start_.emplace(setting.grid.shape(), rank_.axes(), sample_flops(setting));
+}
+
+// A rank's energy is known where that of its device is or, without one, its host's.
+// Collective.
+double Accounting::metered_share() {
+  const std::vector<std::int64_t> of_hosts =
+      world_.gather(std::int64_t{meter_.has_energy() ? 1 : 0});
+  const std::vector<std::int64_t> of_devices =
+      world_.gather(std::int64_t{device_energy_.is_known() ? 1 : 0});
+  double metered = 0.0;
+  for (std::size_t rank = 0; rank < hosts_.size(); ++rank) {
+    const auto host = std::ranges::find(hosts_, hosts_[rank]) - hosts_.begin();
+    if (of_devices[rank] + of_hosts[static_cast<std::size_t>(host)] > 0) metered += 1.0;
+  }
+  return metered / static_cast<double>(hosts_.size());
 }
 
 Accounting::InSteps::InSteps(Accounting& owner)
@@ -142,7 +160,7 @@ Accounting::Beside::Beside(Accounting& owner, Phase phase)
     : owner_(owner), is_in_steps_(owner.is_in_steps_), phase_(owner.timers_, phase) {
   if (!is_in_steps_) return;
   owner_.rank_.leave_steps();
-  owner_.stop_recording();
+  owner_.close_records();
 }
 
 Accounting::Beside::~Beside() {
@@ -156,23 +174,24 @@ void Accounting::note_report(index_t samples, index_t tokens, bool is_skipped) {
 }
 
 void Accounting::record_messages() {
+  if (ends_to_split_ > 0) return;  // those of a step before are still waited for
   for (Recorded& of : recorded_) {
     of.times.clear();
     of.group->record_to(&of.times);
   }
-  is_recording_ = has_recorded_ = true;
+  ends_to_split_ = 2;
 }
 
-void Accounting::stop_recording() {
-  if (!std::exchange(is_recording_, false)) return;
-  for (const Recorded& of : recorded_) of.group->record_to(nullptr);
+void Accounting::close_records() {
+  for (Recorded& of : recorded_) of.times.close();
 }
 
 // All ranks record the same steps. Clocks are read again behind each of them, so that it
 // lies between two readings.
 void Accounting::split_recorded() {
-  stop_recording();
-  if (!std::exchange(has_recorded_, false) || !clock_) return;
+  ends_to_split_ = 0;
+  for (const Recorded& of : recorded_) of.group->record_to(nullptr);
+  if (!clock_) return;
   const report::ClockReading before = std::exchange(reading_, clock_->read());
   for (const Recorded& of : recorded_) {
     rank_.add_waits(*of.group,
@@ -181,10 +200,29 @@ void Accounting::split_recorded() {
 }
 
 void Accounting::end_step(std::int64_t step) {
-  if (first_step_ < 0) first_step_ = step;
   rank_.end_step(step);
-  split_recorded();
-  if ((step - first_step_ + 1) % kInterval == 0) gather();
+  meter_.look();
+  close_records();
+  if (ends_to_split_ > 0 && --ends_to_split_ == 0) split_recorded();
+  ++gathered_steps_;
+  if (--left_ <= 0) {
+    gather();
+    choose_interval();
+  }
+}
+
+// The same on all ranks, whose clocks differ by a little. Twice the last at most: of the
+// first steps of a start some are long.
+void Accounting::choose_interval() {
+  const auto now = Timers::Clock::now();
+  const std::chrono::duration<double> passed = now - std::exchange(gathered_, now);
+  const std::int64_t steps = std::exchange(gathered_steps_, 0);
+  const double step =
+      world_.all_reduce(passed.count() / static_cast<double>(steps), comm::Op::max);
+  const double fitting =
+      std::clamp(kIntervalSeconds / step, 1.0,
+                 static_cast<double>(std::min(2 * interval_, kInterval)));
+  left_ = interval_ = static_cast<std::int64_t>(fitting);
 }
 
 void Accounting::gather() {
@@ -199,11 +237,11 @@ void Accounting::gather() {
   for (const std::string& bytes : all) {
     ranks.push_back(report::taken_from_bytes(bytes, rank_.axes().size()));
   }
+  start_->add(ranks, samples, metered_share_);
   look_for_slow_steps(ranks);
-  start_->add(ranks, samples);
 }
 
-// What is usual is the mean of the start so far.
+// What is usual is the mean of the start's other steps so far.
 void Accounting::look_for_slow_steps(
     const std::vector<report::RankAccount::Taken>& ranks) {
   const auto& steps = ranks.front().steps;
@@ -211,17 +249,20 @@ void Accounting::look_for_slow_steps(
     slow_steps_.add(step.number, step.seconds.step());
   }
   const std::optional<report::SlowStep> slow = slow_steps_.take();
-  if (!slow || start_->steps() <= 0.0 || !setting_.say) return;
+  if (!slow || start_->steps() <= 1.0 || !setting_.say) return;
   const auto found =
       std::ranges::find(steps, slow->step, &report::RankAccount::Step::number);
   if (found == steps.end()) return;
   const auto i = static_cast<std::size_t>(found - steps.begin());
   std::vector<report::PartSeconds> excess;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    report::PartSeconds usual = start_->ranks()[r];
-    usual *= -1.0 / start_->steps();
-    excess.push_back(ranks[r].steps[i].seconds);
-    excess.back() += usual;
+    const report::PartSeconds& mine = ranks[r].steps[i].seconds;
+    report::PartSeconds others = mine;  // less those of the step itself
+    others *= -1.0;
+    others += start_->ranks()[r];
+    others *= -1.0 / (start_->steps() - 1.0);
+    excess.push_back(mine);
+    excess.back() += others;
   }
   setting_.say(describe(*slow, excess, rank_.axes()));
 }
@@ -263,7 +304,8 @@ report::EfficiencyFacts Accounting::facts(double peak) const {
       .capacity = time.flops,
       .device_seconds = time.seconds,
       .ready_seconds = time.ready,
-      .ending_seconds = time.ending,
+      .ready_flops = time.ready_flops,
+      .ending_flops = time.ending_flops,
       .steps_of_start = static_cast<std::int64_t>(start_->steps()),
       .axes = start_->axes(),
       .rank_seconds = start_->ranks()};
@@ -282,6 +324,7 @@ report::EfficiencyFacts Accounting::facts(double peak) const {
 
 std::optional<report::EfficiencyFacts> Accounting::finish(
     const report::MachineSpeed& speed) {
+  if (ends_to_split_ > 0) split_recorded();
   gather();
   const double peak = world_.all_reduce(speed.flops) / static_cast<double>(world_.size());
   const auto kernels = report::mean_of_ranks(

@@ -30,9 +30,10 @@ namespace trireme::run {
 
 class Accounting {
  public:
-  // Steps between two messages to rank 0: so a slow step is explained soon, and what is
-  // sent is small.
+  // Most steps between two messages to rank 0, and about how many seconds: so a slow step
+  // is explained soon, and what is sent is small.
   static constexpr std::int64_t kInterval = 16;
+  static constexpr double kIntervalSeconds = 10.0;
 
   struct Setting {
     const comm::RankGrid& grid;
@@ -71,13 +72,14 @@ class Accounting {
     bool is_in_steps_;
     PhaseRegion phase_;
   };
-  // Calls what waits for all ranks at the end of a step.
+  // Calls what waits for all ranks at the end of a step. Where launches go on by
+  // themselves the device computes meanwhile, and nothing has waited.
   template <class Wait>
   auto wait_for_all(const Wait& wait) {
     const auto begin = Timers::Clock::now();
     const auto result = wait();
     const std::chrono::duration<double> waited = Timers::Clock::now() - begin;
-    rank_.add_wait(waited.count());
+    if (!setting_.replica.is_asynchronous()) rank_.add_wait(waited.count());
     return result;
   }
 
@@ -106,9 +108,11 @@ class Accounting {
 
  private:
   report::Account account(double peak) const;
-  void stop_recording();
+  void close_records();
   void split_recorded();
   void look_for_slow_steps(const std::vector<report::RankAccount::Taken>& ranks);
+  double metered_share();
+  void choose_interval();
 
   Setting setting_;
   Timers& timers_;
@@ -123,14 +127,20 @@ class Accounting {
   std::vector<Recorded> recorded_;
   std::optional<report::RankClock> clock_;  // where there are such groups, on any rank
   report::ClockReading reading_;            // the last one
-  bool is_recording_ = false, has_recorded_ = false;
+  // Ends of steps until what was recorded is split: what the step begins is waited for in
+  // the next one at the latest; 0: nothing was.
+  int ends_to_split_ = 0;
   bool is_in_steps_ = false;
-  std::int64_t first_step_ = -1;
+  // Steps until the next gather(), and between that and the one after it.
+  std::int64_t left_ = 4, interval_ = 4;
+  std::int64_t gathered_steps_ = 0;  // since the last one
+  Timers::Clock::time_point gathered_ = Timers::Clock::now();
   double stretch_ = 1.0;
   std::vector<std::string> hosts_;  // of each rank
   report::HostMeter meter_;
   DeviceEnergy device_energy_;
   std::vector<std::string> meters_;  // that any rank has
+  double metered_share_ = 0.0;       // of the ranks, those whose energy is in the sum
   // Of rank 0.
   const report::RunHistory* history_;
   report::Account past_;

@@ -445,7 +445,9 @@ void TrainingRun::log_step(const optim::StepReport& report,
   visit_interval([](const std::string&, double& number) { number = 0.0; });
   const double now = timers_.total_seconds();
   // While a step runs, the probe would measure that.
-  if (started_.empty() && peak_.is_due(now)) peak_.probe(exec_, now);
+  if (!started_.empty() || !peak_.is_due(now)) return;
+  const Accounting::Beside beside(*accounting_, Phase::other);
+  peak_.probe(exec_, now);
 }
 
 void TrainingRun::validate(job::StopRequest& stop) {
@@ -544,7 +546,9 @@ void TrainingRun::prepare_save() {
   last_save_ = timers_.total_seconds();
   if (accounting_) {
     accounting_->gather();
-    progress_.texts[kAccountText] = accounting_->text(1e12 * peak_.peak().best);
+    accounting_->replay();
+    saved_peak_ = mean_peak();
+    progress_.texts[kAccountText] = accounting_->text(saved_peak_);
   }
   visit_interval([this](const std::string& name, double number) {
     progress_.numbers[name] = number;
@@ -565,9 +569,8 @@ void TrainingRun::note_published(std::int64_t step, double step_seconds,
   if (first_rank_.history == nullptr) return;
   note(first_rank_.history->note_saved(step, step_seconds, save_seconds));
   if (!accounting_) return;
-  const double peak = 1e12 * peak_.peak().best;
-  note(first_rank_.history->note_devices(grid_.shape().size(), peak));
-  write_efficiency(accounting_->facts(peak));
+  note(first_rank_.history->note_devices(grid_.shape().size(), saved_peak_));
+  write_efficiency(accounting_->facts(saved_peak_));
 }
 
 void TrainingRun::note_save(std::int64_t step, bool is_published) {
@@ -665,10 +668,11 @@ void TrainingRun::begin_loop(const report::Terminal& terminal) {
 
 // Texts of a checkpoint are on every rank that reads it; the account is rank 0's.
 void TrainingRun::begin_account() {
-  comm::Communicator& world = *grid_.groups().world;
-  const double peak = world.all_reduce(1e12 * peak_.peak().best) / world.size();
+  saved_peak_ = mean_peak();
   report::RunHistory* const history = first_rank_.history;
-  if (history != nullptr) note(history->note_devices(world.size(), peak));
+  if (history != nullptr) {
+    note(history->note_devices(grid_.shape().size(), saved_peak_));
+  }
   const std::string past = std::exchange(progress_.texts[kAccountText], {});
   accounting_.emplace(
       Accounting::Setting{.grid = grid_,
@@ -677,6 +681,15 @@ void TrainingRun::begin_account() {
                           .executed_flops = hardware_flops_,
                           .say = [this](const std::string& text) { say(text); }},
       past, history);
+  // A start that is killed before its first checkpoint has lost what it did: that is
+  // seen.
+  if (history != nullptr) write_efficiency(accounting_->facts(saved_peak_));
+}
+
+// FLOP/s of a device, the ranks' mean. Collective.
+double TrainingRun::mean_peak() {
+  comm::Communicator& world = *grid_.groups().world;
+  return world.all_reduce(1e12 * peak_.peak().best) / world.size();
 }
 
 // One step, the records of those that are known, and a validation where one is due.
@@ -730,6 +743,7 @@ int TrainingRun::run(job::StopRequest& stop, const report::Terminal& terminal,
       if (reason != job::StopReason::none) settle_steps(0, stop);
     }
     accounting_->end_step(newest_step());
+    if (first_rank_.history != nullptr) first_rank_.history->show_life();
     save_where_due(stop, is_last() || is_stop() || reason != job::StopReason::none);
     if (const std::string said = stop.take_note(); first_rank_.display && !said.empty())
       say(said);
@@ -852,7 +866,6 @@ void TrainingRun::report_efficiency(report::RunReport& report,
   auto facts = accounting_->finish(
       {.flops = 1e12 * peak_.peak().best, .bytes = bytes_per_second_});
   if (!facts) return;
-  note(first_rank_.history->note_devices(facts->ranks, facts->peak));
   facts->pipeline = report.pipeline;
   facts->links = links_;
   facts->reference = reference_;

@@ -115,6 +115,7 @@ class TrainingRun {
   std::string names_of_attention() const;  // of all ranks; collective
   void begin_loop(const report::Terminal& terminal);
   void begin_account();
+  double mean_peak();
   void start_loader();
   data::Batch model_batch() const;
   void step_and_validate(job::StopRequest& stop);
@@ -254,6 +255,8 @@ class TrainingRun {
   double bytes_per_second_ = 0.0;         // of the memory, where it was measured
   std::vector<report::LinkSpeed> links_;
   std::optional<report::ReferenceRun> reference_;  // on rank 0
+  // By which the account of the newest checkpoint counts, and so its start's capacity.
+  double saved_peak_ = 0.0;
   plan::LibraryBytes libraries_;  // of the device, before the model was there
   double last_save_ = 0.0;        // when one was begun: Timers::total_seconds()
   // When the save that is under way began, if the trace shows it.

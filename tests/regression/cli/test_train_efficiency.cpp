@@ -145,6 +145,32 @@ TEST_F(TrainEfficiency, IsOfAllStarts) {
   EXPECT_EQ(whole["samples"], 24 * 4);
 }
 
+// What a start did that was killed before its first checkpoint is lost, and not
+// forgotten; until a later one has written its own, the file says that it is not whole.
+TEST_F(TrainEfficiency, AStartWithoutACheckpointIsLost) {
+  const std::string kill = "slow:phase=step,step=9,seconds=1;kill:phase=step,step=10";
+  ASSERT_NE(train({"run.steps=12", "checkpoint.every=100"}, {"--fault", kill}).status, 0);
+  const json first = efficiency();
+  EXPECT_EQ(first["complete"], false);
+  EXPECT_EQ(first["steps"], 0);
+  ASSERT_EQ(train({"run.steps=12", "checkpoint.every=100"}, {"--resume", "auto"}).status,
+            0);
+  const json whole = efficiency();
+  EXPECT_EQ(whole["run"]["starts"], 2);
+  EXPECT_EQ(whole["steps"], 12);
+  EXPECT_GT(whole["device_seconds"]["all"].get<double>(), 1.0);
+  EXPECT_GT(whole["identity"]["factors"][0]["lost"]["lost"].get<double>(), 0.3);
+  // One that went on from a checkpoint and was killed before the next one.
+  ASSERT_NE(train({"run.steps=24", "checkpoint.every=100"},
+                  {"--resume", "auto", "--fault", "kill:phase=step,step=14"})
+                .status,
+            0);
+  const json killed = efficiency();
+  EXPECT_EQ(killed["complete"], false);
+  EXPECT_EQ(killed["run"]["start"], 3);
+  EXPECT_EQ(killed["steps"], 12);
+}
+
 // A run from another's checkpoint has an account of its own.
 TEST_F(TrainEfficiency, OfABranchBeginsAnew) {
   ASSERT_EQ(train({"run.steps=8"}, {}).status, 0);
@@ -245,6 +271,26 @@ TEST_F(TrainEfficiencyOfTwo, ASlowDiskIsTheFirstLoss) {
   expect_first(efficiency_of("slow:phase=ckpt.flush,rank=1,times=0,seconds=0.4",
                              {"checkpoint.every=2"}),
                "checkpoint", 1, 0);
+}
+
+// Of two stages with two micro-batches a third of the time is bubble, in each start.
+TEST_F(TrainEfficiencyOfTwo, ABubbleIsOfAllStarts) {
+  const std::vector<std::string> deck = {"model.layers=4",         "model.hidden=128",
+                                         "model.sequence=64",      "parallel.pipeline=2",
+                                         "parallel.stages=[2, 2]", "batch.global=4",
+                                         "checkpoint.every=0"};
+  std::vector<std::string> first = deck;
+  first.emplace_back("run.stop_after=12");
+  efficiency_of("", first);
+  const double of_one = factor(efficiency(), "serialisation");
+  std::vector<std::string> all = {"run.steps=24", "run.log_every=100"};
+  all.insert(all.end(), deck.begin(), deck.end());
+  const RunResult rest = trireme_on_ranks(2, train_arguments(all, {"--resume", "auto"}));
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(efficiency()["run"]["starts"], 2);
+  EXPECT_EQ(efficiency()["steps"], 24);
+  EXPECT_LT(of_one, 0.8);
+  EXPECT_LT(factor(efficiency(), "serialisation"), 0.8);
 }
 
 // Seven of eight layers are on the first stage.

@@ -101,6 +101,7 @@ TEST(Efficiency, IdentityHoldsToRounding) {
     }
     EfficiencyFacts facts = facts_of(start, 7.0, 1.25);
     facts.ready_seconds = 3.0;
+    facts.ready_flops = 3.0 * 7.0;
     facts.device_seconds += 8.0;
     facts.capacity += 8.0 * 7.0;
     const Efficiency efficiency(facts);
@@ -230,9 +231,84 @@ TEST(Efficiency, AccountsOfStartsAddUp) {
       [] {
         Account::of_json(Json{{"began", 1.0}});
       },
-      ThrowsMessage<io::JsonError>(HasSubstr("flops")));
+      ThrowsMessage<io::JsonError>(HasSubstr("schema_version")));
+  Json older = account.json();
+  older["schema_version"] = 1;
+  EXPECT_THAT([&] { Account::of_json(older); },
+              ThrowsMessage<io::JsonError>(HasSubstr("schema version 1")));
   EXPECT_THAT([] { taken_from_bytes("seven b", 4); },
               ThrowsMessage<Error>(HasSubstr("7 bytes")));
+}
+
+// What lies beside the steps of a start is lost at that start's peak: 1000 s at a peak of
+// 100, of which 300 s of checkpoints, and 1000 s at 300.
+TEST(Efficiency, EachStartLosesAtItsOwnPeak) {
+  StartAccount one({.data = 1}, kAxes, kFlops), two({.data = 1}, kAxes, kFlops);
+  RankAccount::Taken taken = steps_of({.passes = 70.0}, 10);
+  taken.between[TimePart::checkpoint] = 300.0;
+  one.add({taken}, {.all = 10});
+  two.add({steps_of({.passes = 100.0}, 10)}, {.all = 10});
+  EfficiencyFacts facts = facts_of(two, 300.0);
+  facts.account = one.account(100.0, 1.0);
+  facts.account += two.account(300.0, 1.0);
+  facts.device_seconds = 2000.0;
+  facts.capacity = 1000.0 * 100.0 + 1000.0 * 300.0;
+  const Efficiency efficiency(facts);
+  for (const Loss& loss : efficiency.losses()) {
+    if (loss.name == "checkpoint") EXPECT_NEAR(loss.share, 0.075, 1e-12);
+    if (loss.name == "lost") EXPECT_NEAR(loss.share, 0.0, 1e-12);
+  }
+}
+
+// 100 steps of 1 s on two ranks, and 100 of 0.5 s on four, are steps of 0.75 s.
+TEST(Efficiency, RatesAreOfStepsOnWhateverRanks) {
+  StartAccount one({.data = 2}, kAxes, kFlops), two({.data = 4}, kAxes, kFlops);
+  one.add(std::vector(2, steps_of({.passes = 1.0}, 100)), {.all = 400, .tokens = 4000});
+  two.add(std::vector(4, steps_of({.passes = 0.5}, 100)), {.all = 400, .tokens = 4000});
+  EfficiencyFacts facts = facts_of(two, 1.0);
+  facts.account += one.account(1.0, 1.0);
+  const Json json = io::parse_json<Json>(Efficiency(facts).json());
+  EXPECT_NEAR(json["rates"]["step_seconds_mean"].get<double>(), 0.75, 1e-12);
+  EXPECT_NEAR(json["rates"]["tokens_per_second"].get<double>(), 8000.0 / 150.0, 1e-9);
+  EXPECT_NEAR(json["rates"]["model_tflops_per_device"].get<double>(),
+              800 * 0.06 / 400.0 / 1e12, 1e-24);
+}
+
+// Of many ranks of a stage it is said who has least and most of what.
+TEST(Efficiency, StagesHaveExtremes) {
+  StartAccount start({.data = 300}, kAxes, kFlops);
+  std::vector<RankAccount::Taken> ranks(300, steps_of({.passes = 1.0, .host = 0.1}, 4));
+  ranks[170] = steps_of({.passes = 0.9, .host = 0.4}, 4);
+  start.add(ranks, {.all = 4});
+  const Json json = io::parse_json<Json>(Efficiency(facts_of(start, 1.0)).json());
+  EXPECT_TRUE(json["this_start"]["ranks"].empty());
+  const Json& of = json["this_start"]["stages"][0]["extremes"];
+  EXPECT_NEAR(of["host"]["most"].get<double>(), 0.4, 1e-12);
+  EXPECT_EQ(of["host"]["rank_most"], 170);
+  EXPECT_NEAR(of["host"]["least"].get<double>(), 0.1, 1e-12);
+  EXPECT_NEAR(of["passes"]["least"].get<double>(), 0.9, 1e-12);
+  EXPECT_EQ(of["tensor"]["most"], 0.0);
+}
+
+// Of the hosts some tell their energy: so many of the tokens were made there.
+TEST(Efficiency, EnergyIsOfWhatIsMetered) {
+  StartAccount start({.data = 4}, kAxes, kFlops);
+  std::vector<RankAccount::Taken> ranks(4, steps_of({.passes = 1.0}, 4));
+  ranks[0].joules = 60.0;
+  start.add(ranks, {.all = 4, .tokens = 40}, 0.5);
+  EfficiencyFacts facts = facts_of(start, 1.0);
+  facts.meters = {"processors"};
+  const Json json = io::parse_json<Json>(Efficiency(facts).json());
+  EXPECT_EQ(json["energy"]["joules_per_token"], 3.0);
+  EXPECT_EQ(json["energy"]["meters"][0], "processors");
+}
+
+TEST(Efficiency, WhoStandsOutHasMuchMoreThanTheOthers) {
+  EXPECT_EQ(outstanding_rank({1.0, 3.0, 1.0}, 2.0), 1);
+  EXPECT_EQ(outstanding_rank({1.0, 1.9, 1.0}, 2.0), -1);
+  EXPECT_EQ(outstanding_rank({0.0, 0.0}, 2.0), -1);
+  EXPECT_EQ(outstanding_rank({0.0, 1.0}, 2.0), 1);
+  EXPECT_EQ(outstanding_rank({5.0}, 1.1), -1);
 }
 
 // A run of minutes does not say that it mostly made itself ready.
@@ -243,6 +319,7 @@ TEST(Efficiency, SetUpOfAShortRunComesLast) {
   const auto with_set_up = [&](double seconds) {
     EfficiencyFacts more = facts;
     more.ready_seconds = seconds;
+    more.ready_flops = 10.0 * seconds;
     more.device_seconds += seconds;
     more.capacity += 10.0 * seconds;
     return Efficiency(more);

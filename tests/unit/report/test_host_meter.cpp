@@ -39,6 +39,21 @@ TEST_F(HostMeterOfASystem, AddsUpPackagesWhoseCountersWrap) {
   EXPECT_FALSE(HostMeter(false, scratch_.path()).has_energy()) << "another rank reads it";
 }
 
+// A counter that wraps twice between two reports, and is looked at in between.
+TEST_F(HostMeterOfASystem, LooksMoreOftenThanItIsAsked) {
+  set_energy("intel-rapl:0", 262'143'000'000);
+  HostMeter meter(true, scratch_.path(), std::chrono::seconds(0));
+  set_energy("intel-rapl:0", 200'000'000'000);
+  meter.look();
+  set_energy("intel-rapl:0", 100'000'000'000);
+  EXPECT_NEAR(meter.take_joules(), 2 * 262143.32885 - 162143.0, 1e-6);
+  HostMeter seldom(true, scratch_.path());
+  set_energy("intel-rapl:0", 150'000'000'000);
+  seldom.look();  // it is too early
+  set_energy("intel-rapl:0", 100'000'000'001);
+  EXPECT_NEAR(seldom.take_joules(), 1e-6, 1e-9);
+}
+
 TEST_F(HostMeterOfASystem, ClocksAreTheMeanOfCores) {
   put("devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2000000\n");
   put("devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3000000\n");

@@ -117,6 +117,16 @@ TEST_F(RankAccountOfOne, AStepAloneIsItself) {
   EXPECT_EQ(account_.take().between[TimePart::warm_up], 0.0);
 }
 
+// A first step that was taken by itself is no measure of passes, and counts as none.
+TEST_F(RankAccountOfOne, PassesOfAStepAreOfThoseThatWereMeasured) {
+  step(1, 5);
+  account_.take();
+  EXPECT_EQ(account_.passes_of_a_step(), 0.0);
+  step(2, 5);
+  step(3, 5);
+  EXPECT_GE(account_.passes_of_a_step(), 0.005);
+}
+
 TEST_F(RankAccountOfOne, WaitsForAllAreMessages) {
   step(1, 1);
   account_.enter_steps();

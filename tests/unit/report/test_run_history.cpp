@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "base/wall_time.hpp"
@@ -125,7 +126,7 @@ TEST(RunHistory, DeviceTimeIsOfEachStartsDevices) {
   EXPECT_NEAR(all.seconds, 4 * seconds(0) + 2 * (seconds(1) + seconds(2)), 1e-9);
   EXPECT_NEAR(all.flops, 40 * seconds(0) + 40 * (seconds(1) + seconds(2)), 1e-9);
   EXPECT_NEAR(all.ready, 3.0, 1e-12);
-  EXPECT_NEAR(all.ending, 0.5, 1e-12);
+  EXPECT_NEAR(all.ending_flops, 0.5 * starts[0].peak, 1e-9);
   EXPECT_EQ(device_time(starts, starts[1].began, 20.0).starts, 2);
   // The peak of the last start is known better than when it began.
   EXPECT_NEAR(device_time(starts, starts[0].began, 25.0).flops - all.flops,
@@ -207,6 +208,23 @@ TEST(RunHistory, KnowsStartsThatTheirTimeEnded) {
   history.begin(0.0, 6, "");
   EXPECT_GE(history.seconds_down(), 0.0);
   EXPECT_LT(history.seconds_down(), 60.0);
+}
+
+// A start that was killed lived until its file of starts, or of records, was last
+// written.
+TEST(RunHistory, AKilledStartLivedAsLongAsItShowed) {
+  const test::Scratch scratch;
+  {
+    RunHistory history(scratch.path());
+    history.begin(0.0, 0, "");
+    history.show_life();  // too early to say so
+  }
+  const std::filesystem::path file = scratch.path() / "starts.jsonl";
+  const double began = RunHistory(scratch.path()).starts().back().began;
+  std::filesystem::last_write_time(
+      file, std::filesystem::file_time_type::clock::now() + std::chrono::seconds(40));
+  const double lived = RunHistory(scratch.path()).starts().back().ended - began;
+  EXPECT_NEAR(lived, 40.0, 5.0);
 }
 
 TEST(RunHistory, KnowsTheAgeOfTheProcess) {
