@@ -282,6 +282,44 @@ std::string Efficiency::pop_text() const {
   return text;
 }
 
+// Of a class of kernels, which of the two roofs is the nearer one.
+const char* Efficiency::roof_of(const KernelClass& kernels) const {
+  const double by_flops = ratio(kernels.needed_flops, facts_.peak);
+  return by_flops >= ratio(kernels.bytes, facts_.bandwidth) ? "products" : "memory";
+}
+
+std::string Efficiency::roofline_text() const {
+  if (facts_.bandwidth <= 0.0) return {};
+  std::string text = fmt::format("{:<18}{:>9}{:>10}  {}\n", "Kernels of a step", "time",
+                                 "of bound", "bound by the speed of");
+  for (std::size_t i = 0; i < kKernelKinds; ++i) {
+    const KernelClass& kernels = facts_.kernels[i];
+    if (kernels.calls <= 0.0) continue;
+    text += fmt::format("  {:<16}{:>9}{:>10}  {}\n", name_of(static_cast<KernelKind>(i)),
+                        format_duration(kernels.seconds),
+                        format_percent(ratio(kernels.bound, kernels.seconds)),
+                        roof_of(kernels));
+  }
+  return text;
+}
+
+std::string Efficiency::links_text() const {
+  if (facts_.links.empty()) return {};
+  std::string text =
+      fmt::format("{:<18}{:>12}{:>12}\n", "Messages along", "reached", "the probe");
+  const auto rate = [](double bytes, double seconds) {
+    return seconds > 0.0 ? format_bytes(bytes / seconds) + "/s" : std::string("-");
+  };
+  for (const LinkSpeed& link : facts_.links) {
+    const auto found = facts_.account.axes.find(link.axis);
+    const AxisSum axis = found != facts_.account.axes.end() ? found->second : AxisSum{};
+    text += fmt::format("  {:<16}{:>12}{:>12}\n", link.axis,
+                        rate(axis.sampled_bytes, axis.transfer),
+                        rate(link.bytes_per_second, 1.0));
+  }
+  return text;
+}
+
 std::string Efficiency::text() const {
   std::string text = fmt::format(
       "Efficiency of the run: {} of {} that stand, {}, {} x {}\n",
@@ -304,7 +342,7 @@ std::string Efficiency::text() const {
     text += fmt::format("  {:<16}{:>7}  {}\n", loss.name, format_percent(loss.share),
                         wrap_words(loss.advice + where, kScreenColumns, kMeaningColumn));
   }
-  return text;
+  return text + roofline_text() + links_text();
 }
 
 }  // namespace trireme::report

@@ -140,6 +140,9 @@ class Efficiency {
   std::vector<LostPart> kernel_losses() const;
   const Factor& factor(std::string_view name) const;
   std::string pop_text() const;
+  const char* roof_of(const KernelClass& kernels) const;
+  std::string roofline_text() const;
+  std::string links_text() const;
   nlohmann::ordered_json identity_json() const;
   nlohmann::ordered_json pop_json() const;
   nlohmann::ordered_json losses_json() const;

@@ -134,8 +134,6 @@ Json Efficiency::kernels_json() const {
   for (std::size_t i = 0; i < kKernelKinds; ++i) {
     const KernelClass& kernels = facts_.kernels[i];
     if (kernels.calls <= 0.0) continue;
-    const double by_flops = ratio(kernels.needed_flops, facts_.peak);
-    const double by_bytes = ratio(kernels.bytes, facts_.bandwidth);
     Json& row = list.emplace_back(Json{{"name", name_of(static_cast<KernelKind>(i))},
                                        {"calls", kernels.calls},
                                        {"flops", kernels.flops},
@@ -147,7 +145,7 @@ Json Efficiency::kernels_json() const {
                                        {"share_of_bound", nullptr}});
     if (facts_.bandwidth <= 0.0) continue;
     row["seconds_bound"] = kernels.bound;
-    row["bound"] = by_flops >= by_bytes ? "products" : "memory";
+    row["bound"] = roof_of(kernels);
     row["share_of_bound"] = ratio(kernels.bound, kernels.seconds);
   }
   return list;

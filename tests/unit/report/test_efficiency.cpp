@@ -14,6 +14,7 @@
 namespace trireme::report {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 using Json = nlohmann::ordered_json;
@@ -382,6 +383,8 @@ TEST(Efficiency, JsonHasWhatTheTableSays) {
   EXPECT_EQ(json["kernels"]["classes"][0]["bound"], "products");
   EXPECT_EQ(json["kernels"]["classes"][1]["name"], "norms");
   EXPECT_EQ(json["kernels"]["classes"][1]["share_of_bound"], 0.5);
+  EXPECT_THAT(efficiency.text(), ContainsRegex("norms +1.0+s +50%  memory\n"));
+  EXPECT_THAT(efficiency.text(), ContainsRegex("tensor +[0-9.]+ B/s +1.9 GiB/s\n"));
   EXPECT_EQ(json["this_start"]["stages"][0]["ranks"], 2.0);
   EXPECT_EQ(json["this_start"]["stages"][0]["slowest_rank"], 0);
   EXPECT_EQ(json["device_seconds"]["messages"]["gradient"]["bytes"], 200.0);
