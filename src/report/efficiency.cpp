@@ -20,6 +20,7 @@
 #include "base/format.hpp"
 #include "config/enums.hpp"
 #include "io/json.hpp"
+#include "report/ratio.hpp"
 
 namespace trireme::report {
 
@@ -45,10 +46,6 @@ constexpr const char* kSerialisation = "serialisation";
 constexpr const char* kLoadBalance = "load_balance";
 constexpr const char* kFlopRate = "flop_rate";
 constexpr const char* kUsefulFlops = "useful_flops";
-
-double ratio(double a, double b) {
-  return b > 0.0 ? a / b : 0.0;
-}
 
 double seconds_of(const Account& account, TimePart part) {
   const auto found = account.seconds.find(std::string(name_of(part)));
