@@ -151,6 +151,7 @@ TEST(SchemaKeys, AreDescribed) {
                            "run.max_idle_starts",
                            "run.probe",
                            "run.preflight",
+                           "run.tensorboard",
                            "checkpoint.every",
                            "checkpoint.keep",
                            "checkpoint.keep_every",
