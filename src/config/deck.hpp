@@ -162,6 +162,7 @@ struct RunConfig {
   std::optional<double> hang_timeout = 600.0;
   index_t max_idle_starts = 3;  // 0: any number
   bool probe = false, preflight = false;
+  bool tensorboard = false;
   std::string reference;  // a run's directory or efficiency.json; empty: none
 };
 

@@ -772,6 +772,9 @@ void add_run(Table& table) {
   table.boolean(TRIREME_AT(run.preflight),
                 {"Try every node first: writing, memory, computing, messages; name those "
                  "that fail or are much slower."});
+  table.boolean(TRIREME_AT(run.tensorboard),
+                {"Write the records of train.jsonl for TensorBoard, too: event files in "
+                 "tensorboard/ of run.dir."});
 }
 
 void add_checkpoint(Table& table) {

@@ -17,6 +17,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "report/ratio.hpp"
 
 namespace trireme::report {
 

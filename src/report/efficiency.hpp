@@ -94,11 +94,6 @@ struct Factor {
   double value() const;  // 1 where there was nothing to lose
 };
 
-// 0 where there is nothing to divide by.
-inline double ratio(double a, double b) {
-  return b > 0.0 ? a / b : 0.0;
-}
-
 struct Loss {
   std::string name;
   double share = 0.0;         // of what the devices could have done in all the time

@@ -8,6 +8,7 @@
 #include "config/enums.hpp"
 #include "io/json.hpp"
 #include "report/efficiency.hpp"
+#include "report/ratio.hpp"
 #include "report/run_report.hpp"
 
 namespace trireme::report {

@@ -1,9 +1,10 @@
 // report/metrics.cpp — see metrics.hpp.
 //
 // The fields of a record stand in one list, visit_step() and the like, which one visitor
-// walks to write JSON, another to write CSV and a third to read JSON back: a new field
-// is a line of that list and a column of kCsvHeader. Steps and validations share the
-// rows of train.csv, so that a validation is a row whose columns of steps are empty.
+// walks to write JSON, another to write CSV, a third to make points of curves and a
+// fourth to read JSON back: a new field is a line of that list and a column of
+// kCsvHeader. Steps and validations share the rows of train.csv, so that a validation is
+// a row whose columns of steps are empty.
 #include "report/metrics.hpp"
 
 #include <algorithm>
@@ -12,10 +13,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <utility>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/wall_time.hpp"
 #include "io/json.hpp"
 
 namespace trireme::report {
@@ -110,6 +111,22 @@ struct JsonLine {
 std::string csv_addition(double value) {
   return std::isnan(value) ? std::string() : csv_text(value);
 }
+
+// The step is where a point stands, and a set's name is part of the tags.
+struct CurvePoints {
+  std::string group;  // of tags, with its slash
+  std::vector<Scalar> scalars = {};
+  void operator()(const std::string& key, double value) {
+    scalars.push_back({group + key, value});
+  }
+  void operator()(const std::string& key, std::int64_t value) {
+    if (key != "step") (*this)(key, static_cast<double>(value));
+  }
+  void operator()(const std::string&, const std::string&) {}
+  void operator()(const model::NamedLosses& losses) {
+    for (const auto& [name, mean] : losses) (*this)("losses/" + name, mean);
+  }
+};
 
 struct JsonFields {
   const ParsedJson& object;
@@ -212,6 +229,22 @@ std::string to_csv(const ValidationRecord& record) {
   return line + std::string(kStepAdditions, ',') + ',' + csv_text(record.time);
 }
 
+std::vector<Scalar> to_scalars(const StepRecord& record) {
+  CurvePoints points{"train/"};
+  visit_step(record, points);
+  visit_step_additions(record, points);
+  points(record.losses);
+  return points.scalars;
+}
+
+std::vector<Scalar> to_scalars(const ValidationRecord& record) {
+  const std::string set = record.name == "validation" ? "" : record.name + "/";
+  CurvePoints points{"validation/" + set};
+  visit_validation(record, points);
+  points(record.losses);
+  return points.scalars;
+}
+
 MetricsLog read_metrics(const io::Path& path) {
   MetricsLog log;
   log.unreadable_lines = read_lines(
@@ -223,30 +256,15 @@ MetricsLog read_metrics(const io::Path& path) {
   return log;
 }
 
-void MetricsWriter::LogFile::open() {
-  writer = std::make_unique<io::FileWriter>(path, io::FileWriter::Mode::existing);
-  size = io::file_size(path);
-}
-
-void MetricsWriter::LogFile::append(const std::string& line) {
-  TRIREME_REQUIRE(writer != nullptr, "'{}' has been closed", path.string());
-  try {
-    writer->write_at(size, line.data(), line.size());
-  } catch (const Error&) {
-    writer->cut(size);  // else whoever reads the file later copes with a torn line
-    throw;
-  }
-  size += line.size();
-}
-
 MetricsWriter::MetricsWriter(const io::Path& directory,
-                             std::optional<std::int64_t> restored_step) {
-  json_.path = directory / "train.jsonl";
-  csv_.path = directory / "train.csv";
+                             std::optional<std::int64_t> restored_step,
+                             const std::optional<EventFileName>& events) {
+  const io::Path json_path = directory / "train.jsonl";
+  const io::Path csv_path = directory / "train.csv";
   std::string json, csv;
   csv.append(kCsvHeader) += '\n';
   std::error_code ignored;  // what cannot be seen cannot be written either: said below
-  if (std::filesystem::exists(json_.path, ignored)) {
+  if (std::filesystem::exists(json_path, ignored)) {
     std::int64_t last_step = -1;
     const auto keep = [&](const auto& record, std::string_view line,
                           bool stands_already) {
@@ -260,7 +278,7 @@ MetricsWriter::MetricsWriter(const io::Path& directory,
       csv += to_csv(record) + '\n';
     };
     cut_.unreadable = read_lines(
-        io::read_file(json_.path, "training log"),
+        io::read_file(json_path, "training log"),
         [&](const StepRecord& record, std::string_view line) {
           keep(record, line, record.step <= last_step);
           last_step = std::max(last_step, record.step);
@@ -269,10 +287,13 @@ MetricsWriter::MetricsWriter(const io::Path& directory,
           keep(record, line, false);
         });
   }
-  io::write_file(json_.path, json);
-  io::write_file(csv_.path, csv);
-  json_.open();
-  csv_.open();
+  io::write_file(json_path, json);
+  io::write_file(csv_path, csv);
+  json_.emplace(json_path, io::FileWriter::Mode::existing);
+  csv_.emplace(csv_path, io::FileWriter::Mode::existing);
+  if (!events) return;
+  // What is beyond the restored step is no more, in TensorBoard, too.
+  events_.emplace(directory / kEventDirectory, *events, restored_step.value_or(-1) + 1);
 }
 
 void LossSummary::add(Loss found) {
@@ -300,28 +321,32 @@ void MetricsWriter::note(const ValidationRecord& record) {
   }
 }
 
-void MetricsWriter::write(const StepRecord& record) {
-  json_.append(to_json(record) + '\n');
-  csv_.append(to_csv(record) + '\n');
+template <class Record>
+void MetricsWriter::append(const Record& record) {
+  json_->append(to_json(record) + '\n');
+  csv_->append(to_csv(record) + '\n');
+  if (events_) events_->write(wall_seconds(), record.step, to_scalars(record));
   note(record);
+}
+
+void MetricsWriter::write(const StepRecord& record) {
+  append(record);
 }
 
 void MetricsWriter::write(const ValidationRecord& record) {
-  json_.append(to_json(record) + '\n');
-  csv_.append(to_csv(record) + '\n');
-  note(record);
+  append(record);
 }
 
 void MetricsWriter::sync() {
-  for (LogFile* file : {&json_, &csv_}) {
-    if (file->writer) file->writer->sync();
-  }
+  json_->sync();
+  csv_->sync();
+  if (events_) events_->sync();
 }
 
 void MetricsWriter::close() {
-  for (LogFile* file : {&json_, &csv_}) {
-    if (const auto writer = std::exchange(file->writer, nullptr)) writer->close();
-  }
+  json_->close();
+  csv_->close();
+  if (events_) events_->close();
 }
 
 }  // namespace trireme::report

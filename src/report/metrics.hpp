@@ -17,7 +17,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +25,8 @@
 
 #include "io/files.hpp"
 #include "model/losses.hpp"
+#include "report/event_file.hpp"
+#include "report/record_file.hpp"
 
 namespace trireme::report {
 
@@ -75,6 +76,11 @@ inline constexpr std::string_view kCsvHeader =
     "hardware_tflops,loss_scale,skipped,validation,validation_loss,"
     "validation_perplexity,validation_tokens,validation_seconds,seconds_median,"
     "other_seconds,loss_mean,time";
+// The points of curves, without the step that they stand at.
+std::vector<Scalar> to_scalars(const StepRecord& record);
+std::vector<Scalar> to_scalars(const ValidationRecord& record);
+// The directory of the event files, in the run's.
+inline constexpr const char* kEventDirectory = "tensorboard";
 
 // A train.jsonl as far as it can be read: torn or foreign lines are counted, not refused.
 struct MetricsLog {
@@ -111,8 +117,10 @@ struct MetricsCut {
 class MetricsWriter {
  public:
   // restored_step: the step of the checkpoint that training goes on from; none for a run
-  // from the beginning, which keeps no record of an earlier one.
-  MetricsWriter(const io::Path& directory, std::optional<std::int64_t> restored_step);
+  // from the beginning, which keeps no record of an earlier one. `events`: whose curves
+  // are written for TensorBoard, too.
+  MetricsWriter(const io::Path& directory, std::optional<std::int64_t> restored_step,
+                const std::optional<EventFileName>& events = {});
 
   void write(const StepRecord& record);
   void write(const ValidationRecord& record);
@@ -126,21 +134,16 @@ class MetricsWriter {
   const std::optional<LossSummary>& training() const { return training_; }
   // The validation losses, in the order in which the sets were first validated.
   const std::vector<LossSummary>& validations() const { return validations_; }
-  const io::Path& json_path() const { return json_.path; }
+  const io::Path& json_path() const { return json_->path(); }
 
  private:
-  struct LogFile {
-    io::Path path;
-    std::uint64_t size = 0;
-    std::unique_ptr<io::FileWriter> writer;
-    void open();
-    void append(const std::string& line);
-  };
-
+  template <class Record>
+  void append(const Record& record);
   void note(const StepRecord& record);
   void note(const ValidationRecord& record);
 
-  LogFile json_, csv_;
+  std::optional<RecordFile> json_, csv_;  // from the end of the construction on
+  std::optional<EventFile> events_;       // where they are wanted
   MetricsCut cut_;
   std::optional<LossSummary> training_;
   std::vector<LossSummary> validations_;

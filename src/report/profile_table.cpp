@@ -20,6 +20,7 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "io/json.hpp"
+#include "report/ratio.hpp"
 
 namespace trireme::report {
 
@@ -47,10 +48,6 @@ std::string kernel_name(std::string_view label) {
   constexpr std::string_view kPrefix = "trireme::";
   if (label.starts_with(kPrefix)) label.remove_prefix(kPrefix.size());
   return std::string(label);
-}
-
-double ratio(double a, double b) {
-  return b > 0.0 ? a / b : 0.0;
 }
 
 bool is_in_layer(const KernelUse& use) {

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kReportSchemaVersion = 1;
 constexpr int kNameColumns = 12;
 
 Json json_of(const LossSummary::Loss& loss) {
@@ -119,7 +119,7 @@ std::string RunReport::text() const {
 std::string RunReport::json(const SectionTable& table) const {
   Json sets = Json::array();
   for (const LossSummary& set : validations) sets.push_back(json_of(set));
-  Json json = {{"schema_version", kSchemaVersion},
+  Json json = {{"schema_version", kReportSchemaVersion},
                {"start", start},
                {"time", time},
                {"end", name_of(end)},

@@ -639,17 +639,22 @@ int TrainingRun::stopped_at_once(const job::StopRequest& stop,
   return kExitStoppedEarly;
 }
 
+// Rank 0.
+void TrainingRun::open_records() {
+  const auto restored = progress_.step > 0 ? std::optional(progress_.step) : std::nullopt;
+  std::optional<report::EventFileName> events;
+  if (deck_.run.tensorboard) events = {wall_seconds(), host_name(), start_number()};
+  first_rank_.metrics.emplace(directory_.path(), restored, events);
+  const std::int64_t lost = first_rank_.metrics->cut().unreadable;
+  if (lost > 1) {  // a kill tears one line
+    log_.warning("{} of '{}' could not be read, and went as the file was written anew",
+                 format_plural(lost, "line"), first_rank_.metrics->json_path().string());
+  }
+}
+
 void TrainingRun::begin_loop(const report::Terminal& terminal) {
   if (grid_.rank() == 0) {
-    const auto restored =
-        progress_.step > 0 ? std::optional(progress_.step) : std::nullopt;
-    first_rank_.metrics.emplace(directory_.path(), restored);
-    const std::int64_t lost = first_rank_.metrics->cut().unreadable;
-    if (lost > 1) {  // a kill tears one line
-      log_.warning("{} of '{}' could not be read, and went as the file was written anew",
-                   format_plural(lost, "line"),
-                   first_rank_.metrics->json_path().string());
-    }
+    open_records();
     first_rank_.display.emplace(
         stdout, report::Progress::Options{
                     .steps = deck_.run.steps.steps,
@@ -782,9 +787,7 @@ void TrainingRun::finish_report(report::StartEnd end, const job::StopRequest& st
   report::RunReport report{
       .end = end,
       .reason = end == report::StartEnd::stopped_early ? stop.description() : "",
-      .start = first_rank_.history != nullptr
-                   ? first_rank_.history->starts().back().number
-                   : 0,
+      .start = start_number(),
       .time = iso_time(wall_seconds()),
       .step = progress_.step,
       .steps = deck_.run.steps.steps,
@@ -822,13 +825,10 @@ void TrainingRun::finish_profile() {
   }
   const DType type = step::compute_type(deck_);
   const index_t elements = deck_.batch.micro * deck_.model.sequence * deck_.model.hidden;
-  const report::ProfileTable::Title title{
-      .start = first_rank_.history != nullptr
-                   ? first_rank_.history->starts().back().number
-                   : 0,
-      .first_step = first,
-      .last_step = first + profile_->steps() - 1,
-      .type = type};
+  const report::ProfileTable::Title title{.start = start_number(),
+                                          .first_step = first,
+                                          .last_step = first + profile_->steps() - 1,
+                                          .type = type};
   const auto table = report::table_of_ranks(
       *grid_.groups().world, title,
       profile_->of_rank(

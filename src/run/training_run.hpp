@@ -114,6 +114,7 @@ class TrainingRun {
   std::vector<std::string> adopt_ways_of_products();
   std::string names_of_attention() const;  // of all ranks; collective
   void begin_loop(const report::Terminal& terminal);
+  void open_records();
   void begin_account();
   double mean_peak();
   void start_loader();
@@ -163,6 +164,11 @@ class TrainingRun {
   }
   [[noreturn]] void stop_on_non_finite(const optim::StepReport& report);
   report::StartEnd ended() const;
+  // Rank 0: the number of this start.
+  std::int64_t start_number() const {
+    return first_rank_.history != nullptr ? first_rank_.history->starts().back().number
+                                          : 0;
+  }
   void finish_profile();
   report::SectionTable report_times(report::RunReport& report);
   void report_efficiency(report::RunReport& report, const report::SectionTable& table);

@@ -152,6 +152,7 @@ TEST(SchemaKeys, AreDescribed) {
                            "run.probe",
                            "run.reference",
                            "run.preflight",
+                           "run.tensorboard",
                            "checkpoint.every",
                            "checkpoint.keep",
                            "checkpoint.keep_every",

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "unit/io/scratch.hpp"
@@ -19,8 +20,10 @@ using test::message_of;
 using test::slurp;
 using test::spill;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 using ::testing::StartsWith;
 
 StepRecord record_of(std::int64_t step) {
@@ -83,6 +86,73 @@ TEST(Metrics, NameObjectives) {
   EXPECT_THAT(to_json(step), HasSubstr("\"loss_mean\": 3.5, " + losses + ", \"time\""));
   EXPECT_THAT(to_json(validation), HasSubstr("\"seconds\": 1.5, " + losses + "}"));
   EXPECT_EQ(to_csv(step), to_csv(record_of(2)));
+}
+
+// Each number of a record of train.jsonl, but the step.
+TEST(Metrics, CurvesHaveTheNamesOfTheFields) {
+  const auto curves = [](const std::vector<Scalar>& scalars) {
+    std::map<std::string, double> all;
+    for (const Scalar& scalar : scalars) {
+      EXPECT_TRUE(all.emplace(scalar.tag, scalar.value).second) << scalar.tag;
+    }
+    return all;
+  };
+  StepRecord step = record_of(2);
+  ValidationRecord validation = validation_of(2);
+  step.losses = validation.losses = {{"masked words", 2.5}};
+  const auto train = curves(to_scalars(step));
+  const auto object = nlohmann::json::parse(to_json(step));
+  std::size_t numbers = 0;
+  for (const auto& [name, value] : object.items()) {
+    if (!value.is_number() || name == "step") continue;
+    ++numbers;
+    ASSERT_EQ(train.count("train/" + name), 1u) << name;
+    EXPECT_EQ(train.at("train/" + name), value.get<double>()) << name;
+  }
+  EXPECT_EQ(train.size(), numbers + 1);  // and the objective
+  EXPECT_EQ(train.at("train/losses/masked words"), 2.5);
+  EXPECT_THAT(curves(to_scalars(validation)),
+              ElementsAre(Pair("validation/kjv/loss", 4.5),
+                          Pair("validation/kjv/losses/masked words", 2.5),
+                          Pair("validation/kjv/perplexity", std::exp(4.5)),
+                          Pair("validation/kjv/seconds", 1.5),
+                          Pair("validation/kjv/tokens", 4096.0)));
+  // The set that a split makes.
+  validation.name = "validation";
+  EXPECT_EQ(curves(to_scalars(validation)).count("validation/loss"), 1u);
+}
+
+// Whoever looks at the file while the run goes on sees each record at once.
+TEST(Metrics, GoToTensorBoardOnRequest) {
+  const test::Scratch scratch;
+  {
+    MetricsWriter writer(scratch.path(), std::nullopt);
+    write_run(writer, 1, 2);
+  }
+  const io::Path directory = scratch / kEventDirectory;
+  EXPECT_FALSE(std::filesystem::exists(directory));
+  MetricsWriter writer(scratch.path(), 2, EventFileName{17.5, "node1", 3});
+  const io::Path path = directory / "events.out.tfevents.0000000017.node1.3";
+  std::string content =
+      framed_record(version_event(17.5)) + framed_record(start_event(17.5, 3));
+  EXPECT_EQ(slurp(path), content);
+  const auto expect_more = [&](const std::string& record) {  // of whatever time
+    const std::string found = slurp(path);
+    ASSERT_EQ(found.size(), content.size() + framed_record(record).size());
+    constexpr std::size_t kHeader = 12, kTime = 1 + sizeof(double);
+    EXPECT_EQ(found.substr(0, content.size()), content);
+    EXPECT_EQ(found.substr(content.size() + kHeader + kTime, record.size() - kTime),
+              record.substr(kTime));
+    content = found;
+  };
+  writer.write(record_of(3));
+  expect_more(scalars_event(0.0, 3, to_scalars(record_of(3))));
+  writer.write(validation_of(4));
+  expect_more(scalars_event(0.0, 4, to_scalars(validation_of(4))));
+  EXPECT_EQ(read_metrics(writer.json_path()).steps.size(), 3u);
+  writer.sync();
+  writer.close();
+  EXPECT_EQ(slurp(path), content);
 }
 
 TEST(Metrics, CsvRowsHaveTheColumnsOfTheHeader) {
