@@ -268,8 +268,8 @@ TEST_F(TrainEfficiencyOfTwo, ASlowLinkIsTheFirstLoss) {
 }
 
 TEST_F(TrainEfficiencyOfTwo, ASlowDiskIsTheFirstLoss) {
-  expect_first(efficiency_of("slow:phase=ckpt.flush,rank=1,times=0,seconds=0.4",
-                             {"checkpoint.every=2"}),
+  expect_first(efficiency_of("slow:phase=ckpt.flush,rank=1,times=0,seconds=1.2",
+                             {"checkpoint.every=6"}),
                "checkpoint", 1, 0);
 }
 
