@@ -354,6 +354,7 @@ TEST(Efficiency, JsonHasWhatTheTableSays) {
   ranks[1].hertz = 2e9;
   ranks[1].counts[0].skew = 0.25;
   ranks[1].counts[0].transfer = 0.75;
+  ranks[1].counts[0].sampled_bytes = 3 * 1024 * 1024;
   for (RankAccount::Taken& rank : ranks) {
     rank = taken_from_bytes(bytes_of(rank), kAxes.size());
   }
@@ -384,7 +385,7 @@ TEST(Efficiency, JsonHasWhatTheTableSays) {
   EXPECT_EQ(json["kernels"]["classes"][1]["name"], "norms");
   EXPECT_EQ(json["kernels"]["classes"][1]["share_of_bound"], 0.5);
   EXPECT_THAT(efficiency.text(), ContainsRegex("norms +1.0+s +50%  memory\n"));
-  EXPECT_THAT(efficiency.text(), ContainsRegex("tensor +[0-9.]+ B/s +1.9 GiB/s\n"));
+  EXPECT_THAT(efficiency.text(), ContainsRegex("tensor +4.0 MiB/s +1.9 GiB/s\n"));
   EXPECT_EQ(json["this_start"]["stages"][0]["ranks"], 2.0);
   EXPECT_EQ(json["this_start"]["stages"][0]["slowest_rank"], 0);
   EXPECT_EQ(json["device_seconds"]["messages"]["gradient"]["bytes"], 200.0);
