@@ -148,6 +148,18 @@ class Table {
     add_read(at, about, "path", "a path", read_path, path_value);
   }
 
+  // Empty: none.
+  void optional_path(Member<std::string> at, const About& about) {
+    add_read(
+        at, about, "path", "a path, none",
+        [](const YamlValue& value, std::string& out) -> std::optional<Problem> {
+          if (!says(value, "none") || value.quoted) return read_path(value, out);
+          out.clear();
+          return {};
+        },
+        [](const std::string& path) { return path.empty() ? "none" : path_value(path); });
+  }
+
   void length(Member<Length> at, const About& about, index_t least) {
     add_read(
         at, {about.description, kLengths, about.default_value}, "length",
@@ -765,10 +777,9 @@ void add_run(Table& table) {
                 {"Measure the memory's and the links' speed before the first step: what "
                  "kernels and messages reach is set against it in efficiency.json. About "
                  "a second."});
-  table.path(TRIREME_AT(run.reference),
-             {"A run of the same model to compare with, its directory or its "
-              "efficiency.json: how computation scales is said against it.",
-              "", "none"});
+  table.optional_path(TRIREME_AT(run.reference),
+                      {"A run of the same model to compare with, its directory or its "
+                       "efficiency.json: how computation scales is said against it."});
   table.boolean(TRIREME_AT(run.preflight),
                 {"Try every node first: writing, memory, computing, messages; name those "
                  "that fail or are much slower."});

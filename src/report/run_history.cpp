@@ -153,8 +153,8 @@ EffectiveTime effective_time(const std::vector<StartRecord>& starts) {
   return time;
 }
 
-DeviceTime device_time(const std::vector<StartRecord>& starts, double began,
-                       double peak) {
+DeviceTime device_time(const std::vector<StartRecord>& starts, double began, double peak,
+                       double now) {
   // Times are written in the shortest form that reads back the same.
   constexpr double kSame = 1e-6;
   DeviceTime time;
@@ -163,7 +163,8 @@ DeviceTime device_time(const std::vector<StartRecord>& starts, double began,
     const StartRecord& last = starts.back();
     const bool is_known = start.ranks > 0 && &start != &last;
     const double ranks = is_known ? start.ranks : last.ranks;
-    const double seconds = ranks * (start.ended - start.began);
+    const double ended = &start == &last ? std::max(start.ended, now) : start.ended;
+    const double seconds = ranks * (ended - start.began);
     ++time.starts;
     const double flops = is_known ? start.peak : peak;
     time.seconds += seconds;

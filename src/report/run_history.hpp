@@ -84,7 +84,8 @@ struct DeviceTime {
   // behind the last checkpoint of those that are over.
   double flops = 0.0, ready_flops = 0.0, ending_flops = 0.0;
 };
-DeviceTime device_time(const std::vector<StartRecord>& starts, double began, double peak);
+DeviceTime device_time(const std::vector<StartRecord>& starts, double began, double peak,
+                       double now = 0.0);
 // So many of the last starts have published no step beyond what was there before them;
 // `step` is that of the newest checkpoint now, 0 where there is none. A start that its
 // time ended after one step is as idle, unless that step took much of its time: a chain
@@ -103,6 +104,8 @@ class RunHistory {
   // `directory` is the run's.
   explicit RunHistory(const io::Path& directory);
 
+  // By the clock of all lines of this start.
+  double now() const { return clock_.now(); }
   // Earlier starts, and this one once it has begun.
   const std::vector<StartRecord>& starts() const { return starts_; }
   // This start: for how many seconds the process has lived, and the step it goes on from.

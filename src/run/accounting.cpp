@@ -291,7 +291,7 @@ std::optional<step::PipelineReport> Accounting::replay() {
 
 report::EfficiencyFacts Accounting::facts(double peak) const {
   const report::DeviceTime time =
-      report::device_time(history_->starts(), past_.began, peak);
+      report::device_time(history_->starts(), past_.began, peak, history_->now());
   const comm::GridShape& shape = setting_.grid.shape();
   report::EfficiencyFacts facts{
       .time = iso_time(wall_seconds()),

@@ -665,6 +665,8 @@ void TrainingRun::begin_loop(const report::Terminal& terminal) {
   if (deck_.run.sample_every.steps > 0) generator_.emplace(replica_.make_decoder());
   start_loader();
   for (comm::Group* group : replica_.part().groups.all()) group->reset_traffic();
+  // All begin together: who was ready first would count as training what others set up.
+  grid_.groups().world->barrier();
   timers_.reset();
   start_.core_time = read_core_time();
   begin_interval();

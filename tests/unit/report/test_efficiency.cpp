@@ -256,8 +256,10 @@ TEST(Efficiency, EachStartLosesAtItsOwnPeak) {
   facts.capacity = 1000.0 * 100.0 + 1000.0 * 300.0;
   const Efficiency efficiency(facts);
   for (const Loss& loss : efficiency.losses()) {
-    if (loss.name == "checkpoint") EXPECT_NEAR(loss.share, 0.075, 1e-12);
-    if (loss.name == "lost") EXPECT_NEAR(loss.share, 0.0, 1e-12);
+    const double expected = loss.name == "checkpoint" ? 0.075 : 0.0;
+    if (loss.name == "checkpoint" || loss.name == "lost") {
+      EXPECT_NEAR(loss.share, expected, 1e-12) << loss.name;
+    }
   }
 }
 
