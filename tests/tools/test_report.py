@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -148,6 +149,53 @@ def partial():
                  stages=[dict(stage, memory={}) for stage in known["this_start"]["stages"]])
     return dict(known, complete=False, pipeline=None, memory={}, this_start=start,
                 kernels={"steps_profiled": 0, "classes": []})
+
+
+# In the place of a field, as text of JSON or of a deck; "" where the field goes.
+WRONG = ("", "null", '"x"', "[]", "-1", "0", "1e999")
+
+
+def places_in(value, path=()):
+    """The paths of all fields in an object; of the elements of a list that of the first."""
+    if isinstance(value, dict):
+        inner = value.items()
+    else:
+        inner = list(enumerate(value))[:1] if isinstance(value, list) else []
+    for key, field in inner:
+        yield path + (key,)
+        yield from places_in(field, path + (key,))
+
+
+def damaged_json(text):
+    """(what is damaged, the text with that) of every field of an object."""
+    for path in places_in(json.loads(text)):
+        for wrong in WRONG:
+            whole = json.loads(text)
+            within = whole
+            for key in path[:-1]:
+                within = within[key]
+            if wrong:
+                within[path[-1]] = "(here)"
+            else:
+                del within[path[-1]]
+            yield f"{path}: {wrong}", json.dumps(whole).replace('"(here)"', wrong)
+
+
+def damaged(name, text):
+    """The same of a file of a run."""
+    if name.endswith(".json"):
+        yield from damaged_json(text)
+        return
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if name.endswith(".jsonl"):
+            changed = damaged_json(line)
+        else:
+            key = line.partition(":")[0]
+            changed = ((f"{key}: {wrong}", wrong and f"{key}: {wrong}") for wrong in WRONG)
+        for what, other in changed:
+            yield f"line {number}, {what}", "\n".join(
+                lines[:number] + [other] * bool(other) + lines[number + 1:]) + "\n"
 
 
 TRACE = {"traceEvents": [
@@ -331,6 +379,38 @@ class Comparison(Report):
         self.assertIn(f"'{empty}' is no run of trireme train", said)
         self.assertIn("short' has 1 record of a step of its last start; 2 are needed", said)
         self.assertIn("deck.yaml:2: '      layers: 2' is no line of a resolved deck", said)
+
+    def test_a_short_run_that_is_alone_in_its_group_costs_a_note(self):
+        good = self.run_of("good", 1, [5, 6])
+        for rates, have in (([5], "1 record of a step"), ([], "0 records of steps")):
+            short = self.run_of(f"short-{len(rates)}", 2, rates)
+            status, tables, said = self.texts(short, good)
+            self.assertEqual(status, 1)
+            self.assertEqual(list(self.rows(tables[0])), ["good"])
+            self.assertIn(f"'{short}' has {have} of its last start; 2 are needed", said)
+
+    def test_a_damaged_field_costs_no_more_than_a_note(self):
+        """Each field of each file in turn is not there, or is something else."""
+        good = self.run_of("good", 1, [90, 100])
+        bad = Path(self.run_of("bad", 2, [1, 1, 50, 60], began=5, known=efficiency(),
+                               pipeline=2))
+        without_writing = unittest.mock.patch.object(command, "write")  # which takes longest
+        without_writing.start()
+        self.addCleanup(without_writing.stop)
+        cases = 0
+        for name in ("efficiency.json", "environment.json", "train.jsonl", "starts.jsonl",
+                     "deck.yaml"):
+            file = bad / name
+            whole = file.read_text("utf-8")
+            for what, text in damaged(name, whole):
+                file.write_text(text, "utf-8")
+                with self.subTest(file=name, field=what):
+                    status, tables, _ = self.texts(str(bad), good, "--csv", str(self.root))
+                    self.assertIn(status, (0, 1))
+                    self.assertIn("good", "".join(map("".join, tables)))
+                cases += 1
+            file.write_text(whole, "utf-8")
+        self.assertGreater(cases, 1000)
 
     def test_a_pattern_that_fits_nothing(self):
         pattern = str(self.root / "scaling-77" / "*")

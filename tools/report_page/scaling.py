@@ -10,7 +10,8 @@ import json
 import statistics
 from pathlib import Path
 
-from report_page.run_files import InputError, begins_of, layout_of, layout_text, model_text
+from report_page.run_files import InputError, begins_of, layout_of, layout_text, model_text, \
+    whole
 
 # What a step has to do, by the keys of the deck: each group of them, or one.
 WORK = ("model.", "precision.", "data.train", "data.mask_eod_loss", "batch.ramp_up",
@@ -29,7 +30,7 @@ class Repeats:
     def __init__(self, runs, rates):
         self.runs, self.rates = runs, rates
         self.ranks, self.deck = runs[0].ranks, conditions(runs[0])
-        self.batch = int(runs[0].deck[BATCH])
+        self.batch = whole(runs[0].deck[BATCH])
         self.layout = layout_text(runs[0])
         self.grid = self.layout.partition(": ")[2]  # without the number of ranks
         self.rate = statistics.mean(rates)
@@ -86,10 +87,11 @@ def repeats_of(runs):
     groups, said = {}, []
     for run in runs:
         try:
-            if not run.deck.get(BATCH, "").isdigit():
+            if not whole(run.deck.get(BATCH, "")):
                 raise InputError(f"'{run.name}' has no {BATCH} in its deck")
+            member = run, rate_of(run)  # before its group, which else could stay empty
             key = (work_of(run), run.ranks, tuple(sorted(conditions(run).items())))
-            groups.setdefault(key, []).append((run, rate_of(run)))
+            groups.setdefault(key, []).append(member)
         except InputError as error:
             said.append(str(error))
     works = {}

@@ -3,8 +3,10 @@
 # says what its fields mean.
 import csv
 import io
+import math
 
 from report_page import words
+from report_page.run_files import is_number
 
 FORMATS = {
     "text": lambda value: "" if value is None else str(value),
@@ -42,6 +44,12 @@ class Table:
         for row in self.rows:
             writer.writerow(["" if value is None else value for value in row])
         return out.getvalue()
+
+    def texts(self):
+        """The rows that stand in the page, as they do."""
+        rows = self.rows if self.shown is None else self.rows[:self.shown]
+        return [[FORMATS[kind](value) for value, (_, _, kind) in zip(row, self.columns)]
+                for row in rows]
 
 
 def quotient(numerator, denominator):
@@ -187,9 +195,16 @@ AXES_WITHIN = {"tensor": ("tensor",), "context": ("context",), "gradient": ("dat
                "pipeline": ("pipeline",), "tied": ("pipeline",), "model": ("tensor", "pipeline")}
 
 
-def coordinates(grid):
+GRID_AXES = ("tensor", "context", "data", "pipeline")
+
+
+def coordinates(run):
     """Of each rank, {axis: coordinate}: the first axis of the order has stride 1."""
-    ranks = [{}]
+    grid, ranks = run["grid"], [{}]
+    degrees = [grid[axis] for axis in GRID_AXES]
+    if sorted(grid["order"]) != sorted(GRID_AXES) or min(degrees) < 1 or \
+            math.prod(degrees) != run["devices"]:
+        raise ValueError(f"the grid is not one of {run['devices']} ranks")
     for axis in reversed(grid["order"]):
         ranks = [{**rank, axis: place} for rank in ranks for place in range(grid[axis])]
     return ranks
@@ -202,7 +217,7 @@ def has_chunks(efficiency):
 def matrix(efficiency):
     """Bytes a step from each rank to each other, rows by the sender: what an axis sends is
     shared out evenly to the pairs of its groups, of a pipeline to neighbouring stages."""
-    places = coordinates(efficiency["run"]["grid"])
+    places = coordinates(efficiency["run"])
     steps, count = efficiency["this_start"]["steps"], len(places)
     sent = [[0.0] * count for _ in places]
     by_axis = {}
@@ -289,23 +304,23 @@ def starts(run):
     """A row for each start: where it began, and what became of it."""
     rows = {}
     for event in run.starts:
-        row = rows.setdefault(event.get("start"), dict.fromkeys(
+        row = rows.setdefault(event["start"], dict.fromkeys(
             ("began", "step", "ended", "end"), None))
         if event.get("event") == "began":
-            row["began"], row["step"] = event.get("time"), event.get("step")
+            row["began"], row["step"] = event["time"], event["step"]
             row["end"] = UNKNOWN_END
         elif event.get("event") == "saved":
-            row["saved"] = event.get("step")
+            row["saved"] = event["step"]
         elif event.get("event") == "ended":
-            row["ended"] = event.get("time")
+            row["ended"] = event["time"]
             row["end"] = str(event.get("by") or f"status {event.get('status')}")
     listed, last = [], next(reversed(rows), None)
     for number, row in rows.items():
         if number != last and row["end"] == UNKNOWN_END:
             row["end"] = "killed"
-        whole = isinstance(row["began"], float) and isinstance(row["ended"], float)
+        is_known = row["began"] is not None and row["ended"] is not None
         listed.append((number, row["step"], row.get("saved"),
-                       row["ended"] - row["began"] if whole else None, row["end"]))
+                       row["ended"] - row["began"] if is_known else None, row["end"]))
     return Table("starts", "Starts", (
         ("start", "start", "text"), ("from_step", "from step", "text"),
         ("last_saved_step", "last saved", "text"), ("seconds", "length", "seconds"),
@@ -315,15 +330,22 @@ def starts(run):
 # --- of several runs ----------------------------------------------------------------------------
 
 
+def number_at(efficiency, *names):
+    """The number that the names lead to; None where there is none."""
+    for name in names:
+        efficiency = efficiency.get(name) if isinstance(efficiency, dict) else None
+    return efficiency if is_number(efficiency) else None
+
+
 def runs(listed):
     rows = []
     for run in listed:
-        known = run.efficiency or {}
-        rates = known.get("rates") or {}
         rows.append((run.name, run.ranks, run.deck.get("model.kind"),
                      run.deck.get("model.layers"), run.deck.get("model.hidden"),
-                     known.get("steps"), (known.get("identity") or {}).get("goodput"),
-                     rates.get("tokens_per_second"), rates.get("hardware_share_of_peak"),
+                     number_at(run.efficiency, "steps"),
+                     number_at(run.efficiency, "identity", "goodput"),
+                     number_at(run.efficiency, "rates", "tokens_per_second"),
+                     number_at(run.efficiency, "rates", "hardware_share_of_peak"),
                      "; ".join(run.notes)))
     return Table("runs", "All runs", (
         ("run", "run", "text"), ("ranks", "ranks", "text"), ("model", "model", "text"),
