@@ -20,7 +20,7 @@ from pathlib import Path
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 from report_page import command, tables  # noqa: E402
-from report_page.run_files import read_run  # noqa: E402
+from report_page.run_files import begins_of, read_run  # noqa: E402
 from report_page.scaling import read_prediction  # noqa: E402
 
 # As a run writes it.
@@ -83,7 +83,7 @@ def identity():
             "quantities_flops": amounts}
 
 
-def efficiency(ranks=2, bandwidth=10.0):
+def efficiency(ranks=2, bandwidth=10.0, start=1):
     """The fields of efficiency.json, of a pipeline of so many stages."""
     axis = {"device_seconds": 2.0, "calls": 320.0, "bytes": 1e6, "sampled_skew_seconds": 0.75,
             "sampled_transfer_seconds": 0.25}
@@ -111,7 +111,7 @@ def efficiency(ranks=2, bandwidth=10.0):
               "payload_bytes_per_second": 4e6, "slowest_rank": 0}]
     return {
         "schema_version": 1, "complete": True, "time": "2025-03-01T12:30:05.250Z",
-        "run": {"directory": "r", "start": 1, "starts": 1, "step": 20, "steps": 20,
+        "run": {"directory": "r", "start": start, "starts": start, "step": 20, "steps": 20,
                 "devices": ranks, "grid": grid, "compute": "float32"},
         "machine": {"peak_tflops": 0.04, "memory_gigabytes_per_second": bandwidth,
                     "links": links if bandwidth and ranks > 1 else []},
@@ -392,7 +392,7 @@ class Comparison(Report):
     def test_a_damaged_field_costs_no_more_than_a_note(self):
         """Each field of each file in turn is not there, or is something else."""
         good = self.run_of("good", 1, [90, 100])
-        bad = Path(self.run_of("bad", 2, [1, 1, 50, 60], began=5, known=efficiency(),
+        bad = Path(self.run_of("bad", 2, [1, 1, 50, 60], began=5, known=efficiency(start=2),
                                pipeline=2))
         without_writing = unittest.mock.patch.object(command, "write")  # which takes longest
         without_writing.start()
@@ -411,6 +411,37 @@ class Comparison(Report):
                 cases += 1
             file.write_text(whole, "utf-8")
         self.assertGreater(cases, 1000)
+
+    def test_an_account_of_an_earlier_start_makes_the_run_partial(self):
+        for known, events, is_partial in (
+                (efficiency(), [], True),  # start 2 began
+                (efficiency(start=2), [], False),
+                (efficiency(start=2), [{"start": 2, "event": "refused", "time": 3.0}], False),
+                (efficiency(start=2), [{"start": 3, "event": "began", "step": 9, "time": 3.0},
+                                       {"start": 3, "event": "ended", "time": 4.0}], True)):
+            run = Path(self.run_of(f"r{len(list(self.root.iterdir()))}", 2, [1, 50], began=5,
+                                   known=known))
+            with open(run / "starts.jsonl", "a", encoding="utf-8") as file:
+                file.writelines(json.dumps(event) + "\n" for event in events)
+            notes = read_run(run).notes
+            self.assertEqual(len(notes), int(is_partial), notes)
+            if is_partial:
+                first = known["run"]["start"]
+                self.assertIn(f"partial: the newest start, number {first + 1}, has not written "
+                              "its account", notes[0])
+                self.assertIn(f"Where the time went is told up to start {first}", notes[0])
+        del known["run"]["start"]
+        (run / "efficiency.json").write_text(json.dumps(known), "utf-8")
+        self.assertIn("it does not say of which start it is", read_run(run).notes[0])
+
+    def test_a_start_from_another_step_than_it_began_at(self):
+        run = self.run_of("a", 1, [9000, 9000, 5, 70, 80], began=15)
+        with open(Path(run) / "starts.jsonl", "a", encoding="utf-8") as file:
+            file.write('{"start": 2, "event": "from", "step": 10, "time": 2.0}\n')
+        self.assertEqual(begins_of(read_run(run)), [(1, 0, False), (2, 10, True)])
+        self.assertEqual([row[:2] for row in tables.starts(read_run(run)).rows], [(1, 0), (2, 10)])
+        _, printed, _ = self.texts(run, self.run_of("b", 2, [1, 50]))
+        self.assertEqual(self.rows(printed[0])["a"][1], "75.0")
 
     def test_a_pattern_that_fits_nothing(self):
         pattern = str(self.root / "scaling-77" / "*")
@@ -499,7 +530,8 @@ class Pages(Report):
     """Pages and pictures, by matplotlib: tools/bootstrap --tests installs it."""
 
     def test_a_page_has_every_chart_and_the_numbers_of_the_file(self):
-        run = self.run_of("r <1>", 2, [1, 50, 60], began=5, known=efficiency(), pipeline=2)
+        run = self.run_of("r <1>", 2, [1, 50, 60], began=5, known=efficiency(start=2),
+                          pipeline=2)
         trace = self.root / "trace.json"
         trace.write_text(json.dumps(TRACE), "utf-8")
         page, said = self.page_of(run, "--trace", str(trace), "--charts", str(self.root / "p"))

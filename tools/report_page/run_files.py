@@ -139,6 +139,20 @@ def read_efficiency(run, directory):
     elif efficiency.get("complete") is not True:
         run.notes.append("efficiency.json is damaged (it does not say whether it is complete): "
                          "what is made of fields that are missing is left out")
+    note_missing_start(run)
+
+
+def note_missing_start(run):
+    """Notes that efficiency.json is of an earlier start than the newest one that began."""
+    begins = begins_of(run)
+    about = run.efficiency.get("run")
+    number = about.get("start") if isinstance(about, dict) else None
+    if not is_whole(number):
+        run.notes.append("efficiency.json is damaged (it does not say of which start it is)")
+    elif begins and number < begins[-1][0]:
+        run.notes.append(f"partial: the newest start, number {begins[-1][0]}, has not written "
+                         "its account: it was killed, or failed, before it could, or trains "
+                         f"still. Where the time went is told up to start {number}")
 
 
 def environment_of(directory):
@@ -176,12 +190,16 @@ def read_run(directory):
 
 
 def begins_of(run):
-    """[(number of the start, step it began at, whether the start before it was killed)]"""
+    """[(number of the start, step it began at, whether the start before it was killed)];
+    starts that were refused did not begin."""
     begins, ended = [], True
     for event in run.starts:
         if event.get("event") == "began":
             begins.append((event["start"], event["step"], not ended))
             ended = False
+        elif event.get("event") == "from" and begins:  # of a checkpoint older than was thought
+            number, _, was_killed = begins[-1]
+            begins[-1] = (number, event["step"], was_killed)
         elif event.get("event") == "ended":
             ended = True
     return begins

@@ -309,6 +309,8 @@ def starts(run):
         if event.get("event") == "began":
             row["began"], row["step"] = event["time"], event["step"]
             row["end"] = UNKNOWN_END
+        elif event.get("event") == "from":
+            row["step"] = event["step"]
         elif event.get("event") == "saved":
             row["saved"] = event["step"]
         elif event.get("event") == "ended":
