@@ -574,14 +574,30 @@ class Pages(Report):
         known = efficiency(8)
         known["run"]["grid"] = {"tensor": 2, "context": 1, "data": 2, "pipeline": 2,
                                 "order": ["tensor", "context", "data", "pipeline"]}
-        known["this_start"]["messages"] = [
-            {"axis": axis, "site": "s", "operation": "o", "ranks": 8, "calls": 1.0,
-             "bytes": 20.0 * amount} for axis, amount in (("tensor", 8), ("gradient", 16),
-                                                          ("pipeline", 24))]
+        messages = known["device_seconds"]["messages"]  # of the 20 steps
+        for axis, amount in (("tensor", 8), ("gradient", 16), ("pipeline", 24)):
+            messages[axis] = {"bytes": 20.0 * amount}
         sent = tables.matrix(known)
         self.assertEqual(sent[0], [0, 1, 2, 0, 3, 0, 0, 0])
         self.assertEqual(sent[7], [0, 0, 0, 3, 0, 2, 1, 0])
         self.assertEqual(sum(map(sum, sent)), 48)
+        known["steps"] = 0.0
+        self.assertEqual(sum(map(sum, tables.matrix(known))), 0)
+
+    def test_a_matrix_is_of_steps_and_of_no_validation(self):
+        known = efficiency()
+        known["this_start"].update(steps=5)  # of 20 that stand
+        for site in known["this_start"]["messages"]:
+            site["bytes"] *= 11.0  # with those of validations
+        self.assertEqual(tables.matrix(known), [[0, 25e3], [25e3, 0]])
+        page, _ = self.page_of(self.run_of("r", 2, [1, 50], known=known, pipeline=2))
+        self.assertIn("messages of validations are not in it", page.said)
+        self.assertIn("rank 0 to rank 1: 24.4 KiB a step",
+                      (self.root / "report.html").read_text("utf-8"))
+        # Whether the last of three stages sends to the first is not known before the end.
+        three = dict(efficiency(3), pipeline=None)
+        page, said = self.page_of(self.run_of("p", 3, [1, 50], known=three, pipeline=3))
+        self.assertNotIn("matrix", page.charts)
 
     def test_what_was_not_measured_is_said(self):
         page, _ = self.page_of(self.run_of("r", 2, [1, 50], known=efficiency(bandwidth=None)))
@@ -599,8 +615,21 @@ class Pages(Report):
         self.assertIn("train.jsonl: 1 line is torn or unreadable, and left out", page.said)
         self.assertIn("train.jsonl: 1 line is torn", said)
         self.assertEqual(sorted(page.charts), sorted(
-            set(CHARTS) - {"timeline", "roofline", "kernels", "matrix", "memory",
-                           "stage_memory"}))
+            set(CHARTS) - {"timeline", "roofline", "kernels", "memory", "stage_memory"}))
+
+    def test_a_run_that_has_done_no_step_lacks_nothing(self):
+        def none(value):
+            if isinstance(value, dict):
+                return {key: none(field) for key, field in value.items()}
+            return [none(field) for field in value] if isinstance(value, list) else \
+                0.0 if isinstance(value, float) else value
+
+        known = none(partial())
+        known.update(losses=[], step_histogram=[])
+        known["identity"]["quantities_flops"]["capacity"] = 1e12
+        page, _ = self.page_of(self.run_of("r", 2, [], known=known))
+        self.assertNotIn("left out", page.said)
+        self.assertEqual(sorted(page.charts), ["pop", "waterfall"])
 
     def test_old_damaged_and_newer_files_cost_what_is_made_of_them(self):
         damaged = efficiency()

@@ -92,12 +92,16 @@ def waterfall(efficiency):
                  "says was less than what was measured beside it.")
 
 
+def largest_losses(efficiency):
+    return [loss for loss in efficiency["losses"]
+            if loss["share"] >= tables.SMALLEST_LOSS][:10]
+
+
 def draw_losses(efficiency, narrow):
-    listed = [loss for loss in efficiency["losses"]
-              if loss["share"] >= tables.SMALLEST_LOSS][:10]
-    figure = new_figure(narrow, 24 * max(1, len(listed)) + 50)
+    listed = largest_losses(efficiency)
+    figure = new_figure(narrow, 24 * len(listed) + 50)
     axes = row_axes(figure, [words.label(loss["name"]) for loss in listed])
-    most = max((loss["share"] for loss in listed), default=1.0)
+    most = max(loss["share"] for loss in listed)
     for place, loss in enumerate(listed):
         where = "" if loss["rank"] is None else f", rank {loss['rank']}"
         if loss["stage"] is not None and not narrow:
@@ -114,6 +118,8 @@ def draw_losses(efficiency, narrow):
 
 
 def losses(efficiency):
+    if not largest_losses(efficiency):
+        return None
     return Chart("losses", "The largest losses",
                  lambda narrow: draw_losses(efficiency, narrow))
 
@@ -151,7 +157,7 @@ def draw_parts(rows, label_of, narrow):
 
 def step_by_rank(efficiency):
     rows = efficiency["this_start"]["ranks"]
-    if not rows:
+    if not any(any(row["seconds"].values()) for row in rows):
         return None
     note = "Of this start. What is between steps is spread over them."
     if len(rows) > MOST_BARS:
@@ -162,7 +168,7 @@ def step_by_rank(efficiency):
 
 def step_by_stage(efficiency):
     rows = efficiency["this_start"]["stages"]
-    if len(rows) < 2:
+    if len(rows) < 2 or not any(any(row["seconds"].values()) for row in rows):
         return None
     return Chart("step_by_stage", "A step's time by stage", lambda narrow: draw_parts(
         rows, lambda row: f"stage {row['stage']}", narrow),
@@ -456,12 +462,15 @@ def draw_matrix(efficiency, narrow):
 
 def matrix(efficiency):
     if not 2 <= efficiency["run"]["devices"] <= MOST_RANKS or \
+            not tables.knows_neighbours(efficiency) or \
             not any(map(any, tables.matrix(efficiency))):
         return None
     return Chart("matrix", "Who sends how much to whom",
                  lambda narrow: draw_matrix(efficiency, narrow),
-                 "Payload of a step, squares by area. What a collective sends is shared out "
-                 "evenly among the ranks of its group, whichever way it takes.")
+                 "Payload of a step, squares by area: the mean of all steps that stand, on the "
+                 "grid of the last start; messages of validations are not in it. What a "
+                 "collective sends is shared out evenly among the ranks of its group, whichever "
+                 "way it takes.")
 
 
 def draw_histogram(efficiency, narrow):

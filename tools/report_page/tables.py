@@ -214,16 +214,22 @@ def has_chunks(efficiency):
     return (efficiency["pipeline"] or {}).get("chunks", 1) > 1
 
 
+def knows_neighbours(efficiency):
+    """Whether the last stage of a pipeline is a neighbour of the first is known with its
+    chunks, at the end of a start; of two stages it is in any case."""
+    return efficiency["pipeline"] is not None or efficiency["run"]["grid"]["pipeline"] <= 2
+
+
 def matrix(efficiency):
     """Bytes a step from each rank to each other, rows by the sender: what an axis sends is
-    shared out evenly to the pairs of its groups, of a pipeline to neighbouring stages."""
+    shared out evenly to the pairs of its groups, of a pipeline to neighbouring stages. Sites
+    would not do: their messages are also those of validations."""
     places = coordinates(efficiency["run"])
-    steps, count = efficiency["this_start"]["steps"], len(places)
+    steps, count = efficiency["steps"], len(places)
     sent = [[0.0] * count for _ in places]
-    by_axis = {}
-    for site in efficiency["this_start"]["messages"]:
-        by_axis[site["axis"]] = by_axis.get(site["axis"], 0.0) + site["bytes"]
-    for axis, amount in by_axis.items():
+    for axis, sums in efficiency["device_seconds"]["messages"].items():
+        if not steps or not sums["bytes"]:
+            continue
         within = AXES_WITHIN[axis]
         last = efficiency["run"]["grid"]["pipeline"] - 1
 
@@ -237,7 +243,7 @@ def matrix(efficiency):
         pairs = [(i, j) for i, one in enumerate(places) for j, other in enumerate(places)
                  if sends(one, other)]
         for i, j in pairs:
-            sent[i][j] += amount / steps / len(pairs)
+            sent[i][j] += sums["bytes"] / steps / len(pairs)
     return sent
 
 
