@@ -23,7 +23,8 @@ from report_page import command, tables  # noqa: E402
 from report_page.run_files import begins_of, read_run  # noqa: E402
 from report_page.scaling import read_prediction  # noqa: E402
 
-# As a run writes it.
+# As a run writes it, and its values where a test asks for no others.
+VALUES = {"hidden": 60, "batch": 8, "tensor": 1, "pipeline": 1, "seed": 1234}
 DECK = """# Resolved deck: every default is written out.
 model:
   kind: gpt
@@ -260,8 +261,7 @@ class Report(unittest.TestCase):
         directory = self.root / name
         directory.mkdir()
         (directory / "environment.json").write_text(json.dumps({"ranks": ranks}), "utf-8")
-        values = {"hidden": 60, "batch": 8, "tensor": 1, "pipeline": 1, "dir": name, "seed": 1234}
-        (directory / "deck.yaml").write_text(DECK % (values | deck), "utf-8")
+        (directory / "deck.yaml").write_text(DECK % (VALUES | {"dir": name} | deck), "utf-8")
         records = [{"step": 5 * (i + 1), "tokens_per_second": rate, "loss": 6.0 - 0.1 * i}
                    for i, rate in enumerate(rates)]
         records.append({"validation": {"step": 20, "loss": 5.0, "name": "validation"}})
@@ -483,21 +483,22 @@ class Comparison(Report):
         self.assertEqual([row["steps"] for row in table("step_times")], ["12", "8"])
         self.assertEqual([float(row["loss"]) for row in table("progress")], [6.0, 5.9])
 
-    def prediction(self):
+    def prediction(self, changes=None, **deck):
         """A plan of 1000 steps of 8 x 16 tokens that take 2 s, and 4 s in another layout."""
         layout = {"tensor": 2, "pipeline": 1, "virtual_pipeline": 1, "data": 1,
                   "sequence": False, "zero": 3, "schedule": "zero_bubble", "micro": 1,
                   "recompute": "none"}
         plans = [{"layout": layout, "step_seconds": 2.0},
                  {"layout": dict(layout, tensor=1, data=2), "step_seconds": 4.0}]
+        plan = {"machine": "cluster", "tokens": 128000.0, "days": 2000 / 86400.0, "plans": plans,
+                "resolved_deck": DECK % (VALUES | {"dir": "-", "seed": 1} | deck)}
         path = self.root / "plan.json"
-        path.write_text(json.dumps({"tokens": 128000.0, "days": 2000 / 86400.0,
-                                    "plans": plans}), "utf-8")
+        path.write_text(json.dumps(plan | (changes or {})), "utf-8")
         return str(path)
 
     def test_predictions_are_of_the_same_layout_and_batch(self):
         path = self.prediction()
-        self.assertEqual([rate for _, _, rate in read_prediction(path)], [64.0, 32.0])
+        self.assertEqual([plan.rate for plan in read_prediction(path)], [64.0, 32.0])
         runs = [self.run_of("a", 1, [1, 50]), self.run_of("b", 2, [1, 80], tensor=2)]
         status, _, said = self.texts(*runs, "--prediction", path, "--csv", str(self.root))
         self.assertEqual((status, said), (0, ""))
@@ -512,6 +513,35 @@ class Comparison(Report):
         status, _, said = self.texts(*other, "--prediction", runs[0] + "/deck.yaml")
         self.assertEqual(status, 2)
         self.assertIn("is no plan that `trireme plan --json` wrote", said)
+
+    def test_predictions_are_of_the_same_model(self):
+        run = self.run_of("a", 2, [1, 80], tensor=2)
+        status, _, said = self.texts(run, "--prediction", self.prediction(), "--csv",
+                                     str(self.root))
+        self.assertEqual((status, said), (0, ""))
+        with open(self.root / "set-1.scaling_1_alone.csv", encoding="utf-8", newline="") as file:
+            self.assertEqual(next(csv.DictReader(file))["tokens_per_second_predicted"], "64.0")
+        status, _, said = self.texts(run, "--prediction", self.prediction(hidden=120))
+        self.assertEqual(status, 1)
+        self.assertIn("no prediction is of a model that was run: they differ in model.hidden\n",
+                      said)
+        other = DECK.replace("compute: fp32", "compute: bf16") % (VALUES | {"dir": "-"})
+        _, _, said = self.texts(run, "--prediction", self.prediction({"resolved_deck": other}))
+        self.assertIn("they differ in precision.compute\n", said)
+
+    def test_plans_that_are_none(self):
+        run = self.run_of("a", 2, [1, 80], tensor=2)
+        whole = Path(self.prediction()).read_text("utf-8")
+        for what, text in damaged_json(whole):
+            (self.root / "plan.json").write_text(text, "utf-8")
+            with self.subTest(field=what):
+                status, _, said = self.texts(run, "--prediction", str(self.root / "plan.json"))
+                self.assertIn(status, (0, 1, 2))
+                self.assertEqual(said == "", status == 0)
+        del (plan := json.loads(whole))["resolved_deck"]
+        (self.root / "plan.json").write_text(json.dumps(plan), "utf-8")
+        self.assertIn("plan.json' does not say of which model it is (resolved_deck)",
+                      self.texts(run, "--prediction", str(self.root / "plan.json"))[2])
 
     def test_without_matplotlib_there_are_tables_and_one_line_of_advice(self):
         (self.root / "matplotlib.py").write_text("raise ImportError('planted')\n", "utf-8")
@@ -728,8 +758,7 @@ class Sweep(Report):
         for name, text in (("trireme", PROGRAM), ("mpiexec", LAUNCHER)):
             (self.root / name).write_text(text, "utf-8")
             (self.root / name).chmod(0o755)
-        values = {"hidden": 60, "batch": 8, "tensor": 1, "pipeline": 1, "dir": "-", "seed": 1}
-        (self.root / "deck").write_text(DECK % values, "utf-8")
+        (self.root / "deck").write_text(DECK % (VALUES | {"dir": "-"}), "utf-8")
         (self.root / "my.yaml").write_text("model: {}\n", "utf-8")
         done = subprocess.run(
             [TOOLS / "scaling", *arguments], check=False, capture_output=True, text=True,

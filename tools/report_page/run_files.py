@@ -54,10 +54,11 @@ def whole(text):
     return int(text) if text.isdecimal() and len(text) < 19 else None
 
 
-def read_deck(path):
-    """{"model.layers": "2", ...} of a resolved deck, which has one value a line."""
+def deck_of(text, path):
+    """{"model.layers": "2", ...} of a resolved deck, which has one value a line; ValueError
+    where it is none, with the path that it was read from."""
     deck, sections = {}, []
-    for number, line in enumerate(path.read_text("utf-8", "surrogateescape").splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         key, colon, value = line.strip().partition(":")
         if not key or key.startswith("#"):
             continue
@@ -68,6 +69,10 @@ def read_deck(path):
         if value.strip():
             deck[".".join(sections)] = value.strip()
     return deck
+
+
+def read_deck(path):
+    return deck_of(path.read_text("utf-8", "surrogateescape"), path)
 
 
 def records_of(path, fits):

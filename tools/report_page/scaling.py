@@ -6,12 +6,12 @@
 # Runs of one deck on as many ranks, each with as many threads, are repeats: they make one row,
 # the mean, from the least to the most. The first row, on fewest ranks, is the measure;
 # efficiency is (tokens per second / ranks) in parts of that of the measure.
-import json
 import statistics
 from pathlib import Path
+from typing import NamedTuple
 
-from report_page.run_files import InputError, begins_of, layout_of, layout_text, model_text, \
-    whole
+from report_page.run_files import LACKING, InputError, begins_of, deck_of, layout_of, \
+    layout_text, model_text, parsed, whole
 
 # What a step has to do, by the keys of the deck: each group of them, or one.
 WORK = ("model.", "precision.", "data.train", "data.mask_eod_loss", "batch.ramp_up",
@@ -19,7 +19,9 @@ WORK = ("model.", "precision.", "data.train", "data.mask_eod_loss", "batch.ramp_
 BATCH = "batch.global"
 # Where a run leaves its files says nothing about it.
 PLACES = ("run.dir", "checkpoint.dir")
-# What a prediction must agree in, and only where the layout has ranks along that axis.
+# What of that a prediction must agree in: the planner knows no corpus.
+MODEL = ("model.", "precision.", "optimizer.kind")
+# And of a layout, only where it has ranks along that axis.
 OF_AXIS = {"sequence": "tensor", "schedule": "pipeline", "virtual_pipeline": "pipeline",
            "zero": "data"}
 
@@ -34,7 +36,12 @@ class Repeats:
         self.layout = layout_text(runs[0])
         self.grid = self.layout.partition(": ")[2]  # without the number of ranks
         self.rate = statistics.mean(rates)
-        self.predicted = None  # tokens per second
+        self.prediction = None
+
+    @property
+    def predicted(self):
+        """Tokens per second; None where nothing was predicted."""
+        return self.prediction and self.prediction.rate
 
     @property
     def short_name(self):
@@ -205,18 +212,42 @@ def text_of(comparison):
 # --- what the planner says ---------------------------------------------------------------------
 
 
+class Prediction(NamedTuple):
+    """What a plan says of one layout."""
+    layout: dict
+    tokens: float  # of a step
+    rate: float  # tokens per second
+    model: dict  # model_of() its deck
+    file: str
+    machine: str
+
+
+def model_of(deck):
+    """What of a deck makes a step's products and sums, on whatever corpus and grid."""
+    return {key: value for key, value in deck.items() if key.startswith(MODEL)}
+
+
 def read_prediction(path):
-    """[(layout, tokens of a step, tokens per second)] of a file of `trireme plan --json`."""
+    """[Prediction] of a file of `trireme plan --json`."""
+    no_plan = f"'{path}' is no plan that `trireme plan --json` wrote"
     try:
-        plan = json.loads(Path(path).read_text("utf-8"))
+        plan = parsed(Path(path).read_text("utf-8"))
         plans = plan["plans"]
         # The file tells the tokens of a step by how long the best plan takes for all of them.
-        of_step = plan["tokens"] * plans[0]["step_seconds"] / (86400 * plan["days"])
-        return [(each["layout"], of_step, of_step / each["step_seconds"]) for each in plans]
+        tokens = plan["tokens"] * plans[0]["step_seconds"] / (86400 * plan["days"])
+        made = [(dict(each["layout"]), tokens / each["step_seconds"]) for each in plans]
+        if "resolved_deck" not in plan:
+            raise InputError(f"'{path}' does not say of which model it is (resolved_deck): have "
+                             "a newer `trireme plan --json` write it anew")
+        model = model_of(deck_of(plan["resolved_deck"], path))
     except OSError as error:
         raise InputError(f"cannot read '{path}' ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError):
-        raise InputError(f"'{path}' is no plan that `trireme plan --json` wrote") from None
+    except LACKING as error:
+        raise InputError(f"{no_plan} ({error!r})") from None
+    if tokens <= 0 or any(rate <= 0 for _, rate in made):
+        raise InputError(f"{no_plan} (times and tokens are positive)")
+    return [Prediction(layout, tokens, rate, model, str(path), str(plan.get("machine")))
+            for layout, rate in made]
 
 
 def is_of(layout, run):
@@ -230,18 +261,27 @@ def is_of(layout, run):
     return mine["context"] == layout.get("context", 1)
 
 
+def has_tokens(prediction, row):
+    """Whether a step of the row's runs is of as many tokens."""
+    tokens = row.batch * (whole(row.deck.get("model.sequence", "")) or 0)
+    return tokens > 0 and abs(prediction.tokens / tokens - 1) < 1e-3
+
+
 def add_predictions(rows, predictions):
-    """Fills in what was predicted of the rows' own layouts; says of how many."""
-    found = 0
+    """Fills in what was predicted of the rows' own models, layouts and batches. Says why none
+    was; "" where one was."""
+    said, others = "", set()
     for row in rows:
-        run = row.runs[0]
-        try:
-            tokens = row.batch * int(run.deck["model.sequence"])
-        except (KeyError, ValueError):
-            continue
-        for layout, of_step, rate in predictions:
-            if abs(of_step / tokens - 1) < 1e-3 and is_of(layout, run):
-                row.predicted = rate
-                found += 1
-                break
-    return found
+        model = model_of(row.deck)
+        same = [each for each in predictions if each.model == model]
+        others |= {key for each in predictions if each.model != model
+                   for key, _ in each.model.items() ^ model.items()}
+        row.prediction = next((each for each in same if has_tokens(each, row)
+                               and is_of(each.layout, row.runs[0])), None)
+        if same:
+            said = ("no prediction is of a layout and a batch that was run: see `layout` in its "
+                    "file")
+    if not rows or any(row.prediction for row in rows):
+        return ""
+    return said or ("no prediction is of a model that was run: they differ in "
+                    + ", ".join(sorted(others)))

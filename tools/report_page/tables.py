@@ -382,9 +382,13 @@ def scaling(each, number):
                ("tokens_per_second_predicted", "predicted", "number"),
                ("error_of_prediction", "error", "share"), ("run", "run", "text")]
     keep = [i for i, column in enumerate(columns) if has or "predict" not in column[0]]
+    said = [f"differ in {line}" for line in each.differences]
+    if has:
+        said.append("predicted for the machine " + ", ".join(sorted(
+            {row.prediction.machine for row in each.rows if row.prediction})))
     return Table(f"scaling_{number}_{each.kind}", each.heading,
                  [columns[i] for i in keep], [[row[i] for i in keep] for row in rows],
-                 "; ".join(f"differ in {line}" for line in each.differences))
+                 "; ".join(said))
 
 
 def computing_of_sample(efficiency):
