@@ -256,11 +256,12 @@ class Report(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.root = Path(scratch.name)
 
-    def run_of(self, name, ranks, rates, began=None, known=None, **deck):
+    def run_of(self, name, ranks, rates, began=None, known=None, environment=None, **deck):
         """The directory of a run; known is its efficiency.json."""
         directory = self.root / name
         directory.mkdir()
-        (directory / "environment.json").write_text(json.dumps({"ranks": ranks}), "utf-8")
+        (directory / "environment.json").write_text(
+            json.dumps({"ranks": ranks} | (environment or {})), "utf-8")
         (directory / "deck.yaml").write_text(DECK % (VALUES | {"dir": name} | deck), "utf-8")
         records = [{"step": 5 * (i + 1), "tokens_per_second": rate, "loss": 6.0 - 0.1 * i}
                    for i, rate in enumerate(rates)]
@@ -362,6 +363,34 @@ class Comparison(Report):
             "a.1 and 2 more (90.0 to 110.0 tokens/s)": ["1", "100.0", "100.0", "1.00", "100.0%"],
             "b": ["2", "150.0", "75.0", "1.50", "75.0%"]})
 
+    def test_runs_on_other_machines_are_no_repeats(self):
+        def on(hosts, *devices):
+            return {"hosts": hosts, "devices": [{"host": hosts[0], "name": name,
+                                                 "address": "03:00.0"} for name in devices]}
+
+        def rows_of(*environments):
+            first = len(list(self.root.iterdir()))
+            _, tables, _ = self.texts(*(
+                self.run_of(f"r{first + i}", 2, [1, 100 + i], environment=environment, tensor=2)
+                for i, environment in enumerate(environments)))
+            return [row[1] for row in self.rows(tables[0]).values()], "\n".join(tables[0])
+
+        self.assertEqual(rows_of(on(["a"]), on(["a"]))[0], ["100.5"])
+        rates, said = rows_of(on(["a"]), on(["b"]))
+        self.assertEqual(rates, ["101.0", "100.0"])
+        self.assertIn("  differ in hosts: b, a\n", said)
+        # Another host of the same GPUs is another repeat; other GPUs, or more hosts, are not.
+        self.assertEqual(rows_of(on(["a"], "X", "X"), on(["b"], "X", "X"))[0], ["100.5"])
+        rates, said = rows_of(on(["a"], "X", "X"), on(["a"], "Y", "Y"), on(["a"], "X", "Y"))
+        self.assertEqual(rates, ["102.0", "101.0", "100.0"])
+        self.assertIn("  differ in devices: 1 x X + 1 x Y, Y, X\n", said)
+        self.assertIn("  differ in hosts: 2, 1\n",
+                      rows_of(on(["a"], "X", "X"), on(["a", "b"], "X", "X"))[1])
+        many = [f"node{number:03}" for number in range(100)]
+        said = rows_of(on(many), on(["a"]))[1]
+        self.assertIn("  differ in hosts: a, node000 + node001", said)
+        self.assertLess(max(map(len, said.split("\n"))), 100)
+
     def test_a_run_taken_up_again_counts_by_its_last_start(self):
         _, tables, _ = self.texts(self.run_of("a", 2, [9000, 9000, 9000, 5, 70, 80], began=15),
                                   self.run_of("b", 1, [1, 50]))
@@ -392,8 +421,10 @@ class Comparison(Report):
     def test_a_damaged_field_costs_no_more_than_a_note(self):
         """Each field of each file in turn is not there, or is something else."""
         good = self.run_of("good", 1, [90, 100])
+        environment = {"hosts": ["a"], "devices": [{"name": "X"}], "build": {"git": "1"},
+                       "threads_per_rank": 2}
         bad = Path(self.run_of("bad", 2, [1, 1, 50, 60], began=5, known=efficiency(start=2),
-                               pipeline=2))
+                               environment=environment, pipeline=2))
         without_writing = unittest.mock.patch.object(command, "write")  # which takes longest
         without_writing.start()
         self.addCleanup(without_writing.stop)

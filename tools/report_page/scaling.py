@@ -3,9 +3,10 @@
 # and optimizer, on whatever grid. The same batch on more ranks is strong scaling; a batch that
 # grows as the ranks do is weak scaling; neither is compared with the other.
 #
-# Runs of one deck on as many ranks, each with as many threads, are repeats: they make one row,
-# the mean, from the least to the most. The first row, on fewest ranks, is the measure;
-# efficiency is (tokens per second / ranks) in parts of that of the measure.
+# Runs of one deck on as many ranks, each with as many threads, on the same machine are repeats:
+# they make one row, the mean, from the least to the most. The first row, on fewest ranks, is the
+# measure; efficiency is (tokens per second / ranks) in parts of that of the measure.
+import collections
 import statistics
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ WORK = ("model.", "precision.", "data.train", "data.mask_eod_loss", "batch.ramp_
 BATCH = "batch.global"
 # Where a run leaves its files says nothing about it.
 PLACES = ("run.dir", "checkpoint.dir")
+LONGEST_DIFFERENCE = 60  # letters of a value that is named
 # What of that a prediction must agree in: the planner knows no corpus.
 MODEL = ("model.", "precision.", "optimizer.kind")
 # And of a layout, only where it has ranks along that axis.
@@ -79,6 +81,26 @@ def work_of(run):
     return tuple(sorted(item for item in run.deck.items() if item[0].startswith(WORK)))
 
 
+def listed(field):
+    return field if isinstance(field, list) else []
+
+
+def machine_of(environment):
+    """{what: text} of where a run was. GPUs are known by their names, and their hosts are
+    counted; of processors no names are written, so that those of hosts stand for them."""
+    hosts = sorted(map(str, listed(environment.get("hosts"))))
+    kinds = collections.Counter(str(device.get("name"))
+                                for device in listed(environment.get("devices"))
+                                if isinstance(device, dict))
+    if len(kinds) == 1:
+        return {"devices": next(iter(kinds)), "hosts": str(len(hosts))}
+    if kinds:
+        return {"devices": " + ".join(f"{count} x {name}"
+                                      for name, count in sorted(kinds.items())),
+                "hosts": str(len(hosts))}
+    return {"hosts": " + ".join(hosts) or "not known"}
+
+
 def conditions(run):
     """The deck without places, and what else runs can differ in."""
     build = run.environment.get("build")
@@ -86,7 +108,7 @@ def conditions(run):
     said = {key: value for key, value in run.deck.items() if key not in PLACES}
     said["threads of a rank"] = str(run.environment.get("threads_per_rank", "not known"))
     said["build"] = str(build.get("git", "not known"))
-    return said
+    return said | machine_of(run.environment)
 
 
 def repeats_of(runs):
@@ -107,13 +129,17 @@ def repeats_of(runs):
     return works, said
 
 
+def shortened(value):
+    return value if len(value) <= LONGEST_DIFFERENCE else value[:LONGEST_DIFFERENCE - 3] + "..."
+
+
 def differences(rows, but=()):
     """["parallel.tensor: 1, 2", ...]: conditions that the rows do not agree in."""
     said = []
     for key in sorted(set().union(*(row.deck for row in rows))):
         values = [row.deck.get(key, "(none)") for row in rows]
         if len(set(values)) > 1 and key not in but:
-            said.append(f"{key}: {', '.join(values)}")
+            said.append(f"{key}: {', '.join(map(shortened, values))}")
     return said
 
 
