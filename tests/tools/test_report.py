@@ -105,7 +105,10 @@ def efficiency(ranks=2, bandwidth=10.0, start=1):
               "bytes_max": 2.0 ** 21}
     by_category = {"weights": memory, "process": dict(memory, bytes_planned=0.0)}
     stages = [{"stage": row["stage"], "ranks": 1.0, "slowest_rank": row["rank"],
-               "seconds": row["seconds"], "memory": by_category} for row in rows]
+               "seconds": row["seconds"], "memory": by_category,
+               "extremes": {"passes": {"least": row["seconds"]["passes"],
+                                       "most": row["seconds"]["passes"],
+                                       "rank_most": row["rank"]}}} for row in rows]
     grid = {"tensor": 1, "context": 1, "data": 1, "pipeline": ranks,
             "order": ["tensor", "context", "data", "pipeline"]}
     links = [{"axis": "pipeline", "ranks": ranks, "latency_seconds": 2e-6,
@@ -659,6 +662,30 @@ class Pages(Report):
         three = dict(efficiency(3), pipeline=None)
         page, said = self.page_of(self.run_of("p", 3, [1, 50], known=three, pipeline=3))
         self.assertNotIn("matrix", page.charts)
+
+    def test_extremes_of_a_stage_stand_in_the_tip_and_in_the_table(self):
+        known = efficiency()
+        first, second = known["this_start"]["stages"]
+        first["extremes"] = {"passes": {"least": 0.21, "most": 0.28, "rank_most": 5},
+                             "world": {"least": 0.01, "most": 0.01, "rank_most": 0}}
+        second["extremes"] = None
+        page, _ = self.page_of(self.run_of("r", 8, [1, 50], known=known), "--csv",
+                               str(self.root))
+        text = (self.root / "report.html").read_text("utf-8")
+        for said in ("stage 0, passes: mean 250 ms a step, 210 ms to 280 ms, most rank 5<",
+                     "stage 0, world: 10 ms a step<", "stage 1, passes: 500 ms a step<"):
+            self.assertIn(said, text)
+        self.assertIn("which rank has most", page.said)
+        self.assertNotIn("least", "".join(page.tables["stages"][0]))  # means alone
+        self.assertEqual({len(row) for row in page.tables["stages"]}, {1 + 8})
+        with open(self.root / "r.stages.csv", encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([[row[f"passes_{what}"] for what in (
+            "seconds", "least_seconds", "most_seconds", "rank_most")] for row in rows],
+            [["0.25", "0.21", "0.28", "5"], ["0.5", "", "", ""]])
+        self.assertNotIn("host_least_seconds", rows[0])
+        del first["extremes"]  # of a program that does not write them
+        self.assertEqual(len(tables.stages(known).columns), 1 + 8)
 
     def test_what_was_not_measured_is_said(self):
         page, _ = self.page_of(self.run_of("r", 2, [1, 50], known=efficiency(bandwidth=None)))

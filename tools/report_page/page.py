@@ -81,10 +81,10 @@ def table_html(table):
     rows = table.texts()
     if not rows:
         return ""
-    classes = [cell_class(kind, rows, place)
-               for place, (_, _, kind) in enumerate(table.columns)]
+    columns = table.columns[:table.shown_columns]
+    classes = [cell_class(kind, rows, place) for place, (_, _, kind) in enumerate(columns)]
     head = "".join(f"<th{chosen}>{escaped(heading)}</th>"
-                   for chosen, (_, heading, _) in zip(classes, table.columns))
+                   for chosen, (_, heading, _) in zip(classes, columns))
     body = "".join("<tr>" + "".join(
         f"<td{chosen}>{escaped(text)}</td>" for chosen, text in zip(classes, row)) + "</tr>\n"
         for row in rows)

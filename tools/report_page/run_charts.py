@@ -132,6 +132,15 @@ def bars_of_parts(rows):
     return ordered[:MOST_BARS // 2] + ordered[-MOST_BARS // 2:]
 
 
+def part_text(row, name):
+    """How long a rank's part of a step is; of a stage its ranks' mean and extremes."""
+    said, found = words.seconds(row["seconds"][name]), tables.extremes_of(row, name)
+    if not found or found["least"] == found["most"]:
+        return f"{said} a step"
+    return (f"mean {said} a step, {words.seconds(found['least'])} to "
+            f"{words.seconds(found['most'])}, most rank {found['rank_most']}")
+
+
 def draw_parts(rows, label_of, narrow):
     rows = bars_of_parts(rows)
     names = [name for name in rows[0]["seconds"]
@@ -144,7 +153,7 @@ def draw_parts(rows, label_of, narrow):
             length = row["seconds"][name]
             bar = axes.barh(place, length, left=left, height=0.72,
                             color=COLOUR[PART_COLOURS.get(name, "grey")])[0]
-            tip(bar, f"{label_of(row)}, {words.label(name)}: {words.seconds(length)} a step")
+            tip(bar, f"{label_of(row)}, {words.label(name)}: {part_text(row, name)}")
             left += length
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: words.seconds(value)))
     axes.locator_params(axis="x", nbins=4 if narrow else 8)
@@ -172,7 +181,9 @@ def step_by_stage(efficiency):
         return None
     return Chart("step_by_stage", "A step's time by stage", lambda narrow: draw_parts(
         rows, lambda row: f"stage {row['stage']}", narrow),
-        "Of this start; the mean of each stage's ranks.")
+        "Of this start; the mean of each stage's ranks."
+        + (" The pointer on a bar shows the least and the most of them, and which rank has most."
+           if any(row.get("extremes") for row in rows) else ""))
 
 
 def pop_rows(tree):

@@ -31,11 +31,11 @@ UNKNOWN_END = "killed, or trains still"  # of a start that has written none
 
 class Table:
     """columns: (name in CSV, heading, format); rows: values as they are. In the page only the
-    first `shown` rows stand (0: none, it is for CSV)."""
+    first `shown` rows stand (0: none, it is for CSV), of the first `shown_columns`."""
 
-    def __init__(self, slug, title, columns, rows, note="", shown=None):
+    def __init__(self, slug, title, columns, rows, note="", shown=None, shown_columns=None):
         self.slug, self.title, self.columns, self.rows = slug, title, columns, rows
-        self.note, self.shown = note, shown
+        self.note, self.shown, self.shown_columns = note, shown, shown_columns
 
     def csv(self):
         out = io.StringIO()
@@ -48,7 +48,8 @@ class Table:
     def texts(self):
         """The rows that stand in the page, as they do."""
         rows = self.rows if self.shown is None else self.rows[:self.shown]
-        return [[FORMATS[kind](value) for value, (_, _, kind) in zip(row, self.columns)]
+        columns = self.columns[:self.shown_columns]
+        return [[FORMATS[kind](value) for value, (_, _, kind) in zip(row, columns)]
                 for row in rows]
 
 
@@ -89,18 +90,41 @@ def pop(efficiency):
         ("efficiency", "efficiency", "text"), ("value", "value", "share")), rows, shown=0)
 
 
+def names_of_parts(rows):
+    """Of `this_start`, without those that nobody spent time in."""
+    names = rows[0]["seconds"] if rows else []
+    return [name for name in names if any(row["seconds"][name] for row in rows)]
+
+
 def parts_of(rows, key):
-    """Columns of the parts of `this_start`, without those that nobody spent time in."""
-    names = list(rows[0]["seconds"]) if rows else []
-    names = [name for name in names if any(row["seconds"][name] for row in rows)]
+    """(columns, rows) of the parts of `this_start`."""
+    names = names_of_parts(rows)
     columns = [(key, key, "text")] + [(f"{name}_seconds", words.label(name), "seconds")
                                       for name in names]
     return columns, [[row[key]] + [row["seconds"][name] for name in names] for row in rows]
 
 
+def extremes_of(row, name):
+    """{"least", "most", "rank_most"} of a part of a stage's ranks; {} where none are known."""
+    return (row.get("extremes") or {}).get(name) or {}
+
+
 def stages(efficiency):
-    columns, rows = parts_of(efficiency["this_start"]["stages"], "stage")
-    return Table("stages", "Seconds of a step by stage (mean of its ranks)", columns, rows)
+    listed = efficiency["this_start"]["stages"]
+    columns, rows = parts_of(listed, "stage")
+    means, note = len(columns), ""
+    for name in names_of_parts(listed):
+        if not any(extremes_of(row, name) for row in listed):
+            continue
+        note = "The least and the most of each stage's ranks are in the CSV file."
+        for field, what, kind in (("least", "least_seconds", "seconds"),
+                                  ("most", "most_seconds", "seconds"),
+                                  ("rank_most", "rank_most", "text")):
+            columns.append((f"{name}_{what}", f"{words.label(name)}, {words.label(field)}", kind))
+            for row, values in zip(listed, rows):
+                values.append(extremes_of(row, name).get(field))
+    return Table("stages", "Seconds of a step by stage (mean of its ranks)", columns, rows, note,
+                 shown_columns=means)
 
 
 def ranks(efficiency):
