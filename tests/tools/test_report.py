@@ -13,16 +13,18 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 from report_page import command, tables  # noqa: E402
-from report_page.run_files import read_run  # noqa: E402
+from report_page.run_files import begins_of, read_run  # noqa: E402
 from report_page.scaling import read_prediction  # noqa: E402
 
-# As a run writes it.
+# As a run writes it, and its values where a test asks for no others.
+VALUES = {"hidden": 60, "batch": 8, "tensor": 1, "pipeline": 1, "seed": 1234}
 DECK = """# Resolved deck: every default is written out.
 model:
   kind: gpt
@@ -82,7 +84,7 @@ def identity():
             "quantities_flops": amounts}
 
 
-def efficiency(ranks=2, bandwidth=10.0):
+def efficiency(ranks=2, bandwidth=10.0, start=1):
     """The fields of efficiency.json, of a pipeline of so many stages."""
     axis = {"device_seconds": 2.0, "calls": 320.0, "bytes": 1e6, "sampled_skew_seconds": 0.75,
             "sampled_transfer_seconds": 0.25}
@@ -103,14 +105,17 @@ def efficiency(ranks=2, bandwidth=10.0):
               "bytes_max": 2.0 ** 21}
     by_category = {"weights": memory, "process": dict(memory, bytes_planned=0.0)}
     stages = [{"stage": row["stage"], "ranks": 1.0, "slowest_rank": row["rank"],
-               "seconds": row["seconds"], "memory": by_category} for row in rows]
+               "seconds": row["seconds"], "memory": by_category,
+               "extremes": {"passes": {"least": row["seconds"]["passes"],
+                                       "most": row["seconds"]["passes"],
+                                       "rank_most": row["rank"]}}} for row in rows]
     grid = {"tensor": 1, "context": 1, "data": 1, "pipeline": ranks,
             "order": ["tensor", "context", "data", "pipeline"]}
     links = [{"axis": "pipeline", "ranks": ranks, "latency_seconds": 2e-6,
               "payload_bytes_per_second": 4e6, "slowest_rank": 0}]
     return {
         "schema_version": 1, "complete": True, "time": "2025-03-01T12:30:05.250Z",
-        "run": {"directory": "r", "start": 1, "starts": 1, "step": 20, "steps": 20,
+        "run": {"directory": "r", "start": start, "starts": start, "step": 20, "steps": 20,
                 "devices": ranks, "grid": grid, "compute": "float32"},
         "machine": {"peak_tflops": 0.04, "memory_gigabytes_per_second": bandwidth,
                     "links": links if bandwidth and ranks > 1 else []},
@@ -148,6 +153,53 @@ def partial():
                  stages=[dict(stage, memory={}) for stage in known["this_start"]["stages"]])
     return dict(known, complete=False, pipeline=None, memory={}, this_start=start,
                 kernels={"steps_profiled": 0, "classes": []})
+
+
+# In the place of a field, as text of JSON or of a deck; "" where the field goes.
+WRONG = ("", "null", '"x"', "[]", "-1", "0", "1e999")
+
+
+def places_in(value, path=()):
+    """The paths of all fields in an object; of the elements of a list that of the first."""
+    if isinstance(value, dict):
+        inner = value.items()
+    else:
+        inner = list(enumerate(value))[:1] if isinstance(value, list) else []
+    for key, field in inner:
+        yield path + (key,)
+        yield from places_in(field, path + (key,))
+
+
+def damaged_json(text):
+    """(what is damaged, the text with that) of every field of an object."""
+    for path in places_in(json.loads(text)):
+        for wrong in WRONG:
+            whole = json.loads(text)
+            within = whole
+            for key in path[:-1]:
+                within = within[key]
+            if wrong:
+                within[path[-1]] = "(here)"
+            else:
+                del within[path[-1]]
+            yield f"{path}: {wrong}", json.dumps(whole).replace('"(here)"', wrong)
+
+
+def damaged(name, text):
+    """The same of a file of a run."""
+    if name.endswith(".json"):
+        yield from damaged_json(text)
+        return
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if name.endswith(".jsonl"):
+            changed = damaged_json(line)
+        else:
+            key = line.partition(":")[0]
+            changed = ((f"{key}: {wrong}", wrong and f"{key}: {wrong}") for wrong in WRONG)
+        for what, other in changed:
+            yield f"line {number}, {what}", "\n".join(
+                lines[:number] + [other] * bool(other) + lines[number + 1:]) + "\n"
 
 
 TRACE = {"traceEvents": [
@@ -207,13 +259,13 @@ class Report(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.root = Path(scratch.name)
 
-    def run_of(self, name, ranks, rates, began=None, known=None, **deck):
+    def run_of(self, name, ranks, rates, began=None, known=None, environment=None, **deck):
         """The directory of a run; known is its efficiency.json."""
         directory = self.root / name
         directory.mkdir()
-        (directory / "environment.json").write_text(json.dumps({"ranks": ranks}), "utf-8")
-        values = {"hidden": 60, "batch": 8, "tensor": 1, "pipeline": 1, "dir": name, "seed": 1234}
-        (directory / "deck.yaml").write_text(DECK % (values | deck), "utf-8")
+        (directory / "environment.json").write_text(
+            json.dumps({"ranks": ranks} | (environment or {})), "utf-8")
+        (directory / "deck.yaml").write_text(DECK % (VALUES | {"dir": name} | deck), "utf-8")
         records = [{"step": 5 * (i + 1), "tokens_per_second": rate, "loss": 6.0 - 0.1 * i}
                    for i, rate in enumerate(rates)]
         records.append({"validation": {"step": 20, "loss": 5.0, "name": "validation"}})
@@ -314,6 +366,34 @@ class Comparison(Report):
             "a.1 and 2 more (90.0 to 110.0 tokens/s)": ["1", "100.0", "100.0", "1.00", "100.0%"],
             "b": ["2", "150.0", "75.0", "1.50", "75.0%"]})
 
+    def test_runs_on_other_machines_are_no_repeats(self):
+        def on(hosts, *devices):
+            return {"hosts": hosts, "devices": [{"host": hosts[0], "name": name,
+                                                 "address": "03:00.0"} for name in devices]}
+
+        def rows_of(*environments):
+            first = len(list(self.root.iterdir()))
+            _, tables, _ = self.texts(*(
+                self.run_of(f"r{first + i}", 2, [1, 100 + i], environment=environment, tensor=2)
+                for i, environment in enumerate(environments)))
+            return [row[1] for row in self.rows(tables[0]).values()], "\n".join(tables[0])
+
+        self.assertEqual(rows_of(on(["a"]), on(["a"]))[0], ["100.5"])
+        rates, said = rows_of(on(["a"]), on(["b"]))
+        self.assertEqual(rates, ["101.0", "100.0"])
+        self.assertIn("  differ in hosts: b, a\n", said)
+        # Another host of the same GPUs is another repeat; other GPUs, or more hosts, are not.
+        self.assertEqual(rows_of(on(["a"], "X", "X"), on(["b"], "X", "X"))[0], ["100.5"])
+        rates, said = rows_of(on(["a"], "X", "X"), on(["a"], "Y", "Y"), on(["a"], "X", "Y"))
+        self.assertEqual(rates, ["102.0", "101.0", "100.0"])
+        self.assertIn("  differ in devices: 1 x X + 1 x Y, Y, X\n", said)
+        self.assertIn("  differ in hosts: 2, 1\n",
+                      rows_of(on(["a"], "X", "X"), on(["a", "b"], "X", "X"))[1])
+        many = [f"node{number:03}" for number in range(100)]
+        said = rows_of(on(many), on(["a"]))[1]
+        self.assertIn("  differ in hosts: a, node000 + node001", said)
+        self.assertLess(max(map(len, said.split("\n"))), 100)
+
     def test_a_run_taken_up_again_counts_by_its_last_start(self):
         _, tables, _ = self.texts(self.run_of("a", 2, [9000, 9000, 9000, 5, 70, 80], began=15),
                                   self.run_of("b", 1, [1, 50]))
@@ -331,6 +411,71 @@ class Comparison(Report):
         self.assertIn(f"'{empty}' is no run of trireme train", said)
         self.assertIn("short' has 1 record of a step of its last start; 2 are needed", said)
         self.assertIn("deck.yaml:2: '      layers: 2' is no line of a resolved deck", said)
+
+    def test_a_short_run_that_is_alone_in_its_group_costs_a_note(self):
+        good = self.run_of("good", 1, [5, 6])
+        for rates, have in (([5], "1 record of a step"), ([], "0 records of steps")):
+            short = self.run_of(f"short-{len(rates)}", 2, rates)
+            status, tables, said = self.texts(short, good)
+            self.assertEqual(status, 1)
+            self.assertEqual(list(self.rows(tables[0])), ["good"])
+            self.assertIn(f"'{short}' has {have} of its last start; 2 are needed", said)
+
+    def test_a_damaged_field_costs_no_more_than_a_note(self):
+        """Each field of each file in turn is not there, or is something else."""
+        good = self.run_of("good", 1, [90, 100])
+        environment = {"hosts": ["a"], "devices": [{"name": "X"}], "build": {"git": "1"},
+                       "threads_per_rank": 2}
+        bad = Path(self.run_of("bad", 2, [1, 1, 50, 60], began=5, known=efficiency(start=2),
+                               environment=environment, pipeline=2))
+        without_writing = unittest.mock.patch.object(command, "write")  # which takes longest
+        without_writing.start()
+        self.addCleanup(without_writing.stop)
+        cases = 0
+        for name in ("efficiency.json", "environment.json", "train.jsonl", "starts.jsonl",
+                     "deck.yaml"):
+            file = bad / name
+            whole = file.read_text("utf-8")
+            for what, text in damaged(name, whole):
+                file.write_text(text, "utf-8")
+                with self.subTest(file=name, field=what):
+                    status, tables, _ = self.texts(str(bad), good, "--csv", str(self.root))
+                    self.assertIn(status, (0, 1))
+                    self.assertIn("good", "".join(map("".join, tables)))
+                cases += 1
+            file.write_text(whole, "utf-8")
+        self.assertGreater(cases, 1000)
+
+    def test_an_account_of_an_earlier_start_makes_the_run_partial(self):
+        for known, events, is_partial in (
+                (efficiency(), [], True),  # start 2 began
+                (efficiency(start=2), [], False),
+                (efficiency(start=2), [{"start": 2, "event": "refused", "time": 3.0}], False),
+                (efficiency(start=2), [{"start": 3, "event": "began", "step": 9, "time": 3.0},
+                                       {"start": 3, "event": "ended", "time": 4.0}], True)):
+            run = Path(self.run_of(f"r{len(list(self.root.iterdir()))}", 2, [1, 50], began=5,
+                                   known=known))
+            with open(run / "starts.jsonl", "a", encoding="utf-8") as file:
+                file.writelines(json.dumps(event) + "\n" for event in events)
+            notes = read_run(run).notes
+            self.assertEqual(len(notes), int(is_partial), notes)
+            if is_partial:
+                first = known["run"]["start"]
+                self.assertIn(f"partial: the newest start, number {first + 1}, has not written "
+                              "its account", notes[0])
+                self.assertIn(f"Where the time went is told up to start {first}", notes[0])
+        del known["run"]["start"]
+        (run / "efficiency.json").write_text(json.dumps(known), "utf-8")
+        self.assertIn("it does not say of which start it is", read_run(run).notes[0])
+
+    def test_a_start_from_another_step_than_it_began_at(self):
+        run = self.run_of("a", 1, [9000, 9000, 5, 70, 80], began=15)
+        with open(Path(run) / "starts.jsonl", "a", encoding="utf-8") as file:
+            file.write('{"start": 2, "event": "from", "step": 10, "time": 2.0}\n')
+        self.assertEqual(begins_of(read_run(run)), [(1, 0, False), (2, 10, True)])
+        self.assertEqual([row[:2] for row in tables.starts(read_run(run)).rows], [(1, 0), (2, 10)])
+        _, printed, _ = self.texts(run, self.run_of("b", 2, [1, 50]))
+        self.assertEqual(self.rows(printed[0])["a"][1], "75.0")
 
     def test_a_pattern_that_fits_nothing(self):
         pattern = str(self.root / "scaling-77" / "*")
@@ -372,21 +517,22 @@ class Comparison(Report):
         self.assertEqual([row["steps"] for row in table("step_times")], ["12", "8"])
         self.assertEqual([float(row["loss"]) for row in table("progress")], [6.0, 5.9])
 
-    def prediction(self):
+    def prediction(self, changes=None, **deck):
         """A plan of 1000 steps of 8 x 16 tokens that take 2 s, and 4 s in another layout."""
         layout = {"tensor": 2, "pipeline": 1, "virtual_pipeline": 1, "data": 1,
                   "sequence": False, "zero": 3, "schedule": "zero_bubble", "micro": 1,
                   "recompute": "none"}
         plans = [{"layout": layout, "step_seconds": 2.0},
                  {"layout": dict(layout, tensor=1, data=2), "step_seconds": 4.0}]
+        plan = {"machine": "cluster", "tokens": 128000.0, "days": 2000 / 86400.0, "plans": plans,
+                "resolved_deck": DECK % (VALUES | {"dir": "-", "seed": 1} | deck)}
         path = self.root / "plan.json"
-        path.write_text(json.dumps({"tokens": 128000.0, "days": 2000 / 86400.0,
-                                    "plans": plans}), "utf-8")
+        path.write_text(json.dumps(plan | (changes or {})), "utf-8")
         return str(path)
 
     def test_predictions_are_of_the_same_layout_and_batch(self):
         path = self.prediction()
-        self.assertEqual([rate for _, _, rate in read_prediction(path)], [64.0, 32.0])
+        self.assertEqual([plan.rate for plan in read_prediction(path)], [64.0, 32.0])
         runs = [self.run_of("a", 1, [1, 50]), self.run_of("b", 2, [1, 80], tensor=2)]
         status, _, said = self.texts(*runs, "--prediction", path, "--csv", str(self.root))
         self.assertEqual((status, said), (0, ""))
@@ -401,6 +547,35 @@ class Comparison(Report):
         status, _, said = self.texts(*other, "--prediction", runs[0] + "/deck.yaml")
         self.assertEqual(status, 2)
         self.assertIn("is no plan that `trireme plan --json` wrote", said)
+
+    def test_predictions_are_of_the_same_model(self):
+        run = self.run_of("a", 2, [1, 80], tensor=2)
+        status, _, said = self.texts(run, "--prediction", self.prediction(), "--csv",
+                                     str(self.root))
+        self.assertEqual((status, said), (0, ""))
+        with open(self.root / "set-1.scaling_1_alone.csv", encoding="utf-8", newline="") as file:
+            self.assertEqual(next(csv.DictReader(file))["tokens_per_second_predicted"], "64.0")
+        status, _, said = self.texts(run, "--prediction", self.prediction(hidden=120))
+        self.assertEqual(status, 1)
+        self.assertIn("no prediction is of a model that was run: they differ in model.hidden\n",
+                      said)
+        other = DECK.replace("compute: fp32", "compute: bf16") % (VALUES | {"dir": "-"})
+        _, _, said = self.texts(run, "--prediction", self.prediction({"resolved_deck": other}))
+        self.assertIn("they differ in precision.compute\n", said)
+
+    def test_plans_that_are_none(self):
+        run = self.run_of("a", 2, [1, 80], tensor=2)
+        whole = Path(self.prediction()).read_text("utf-8")
+        for what, text in damaged_json(whole):
+            (self.root / "plan.json").write_text(text, "utf-8")
+            with self.subTest(field=what):
+                status, _, said = self.texts(run, "--prediction", str(self.root / "plan.json"))
+                self.assertIn(status, (0, 1, 2))
+                self.assertEqual(said == "", status == 0)
+        del (plan := json.loads(whole))["resolved_deck"]
+        (self.root / "plan.json").write_text(json.dumps(plan), "utf-8")
+        self.assertIn("plan.json' does not say of which model it is (resolved_deck)",
+                      self.texts(run, "--prediction", str(self.root / "plan.json"))[2])
 
     def test_without_matplotlib_there_are_tables_and_one_line_of_advice(self):
         (self.root / "matplotlib.py").write_text("raise ImportError('planted')\n", "utf-8")
@@ -419,7 +594,8 @@ class Pages(Report):
     """Pages and pictures, by matplotlib: tools/bootstrap --tests installs it."""
 
     def test_a_page_has_every_chart_and_the_numbers_of_the_file(self):
-        run = self.run_of("r <1>", 2, [1, 50, 60], began=5, known=efficiency(), pipeline=2)
+        run = self.run_of("r <1>", 2, [1, 50, 60], began=5, known=efficiency(start=2),
+                          pipeline=2)
         trace = self.root / "trace.json"
         trace.write_text(json.dumps(TRACE), "utf-8")
         page, said = self.page_of(run, "--trace", str(trace), "--charts", str(self.root / "p"))
@@ -462,14 +638,54 @@ class Pages(Report):
         known = efficiency(8)
         known["run"]["grid"] = {"tensor": 2, "context": 1, "data": 2, "pipeline": 2,
                                 "order": ["tensor", "context", "data", "pipeline"]}
-        known["this_start"]["messages"] = [
-            {"axis": axis, "site": "s", "operation": "o", "ranks": 8, "calls": 1.0,
-             "bytes": 20.0 * amount} for axis, amount in (("tensor", 8), ("gradient", 16),
-                                                          ("pipeline", 24))]
+        messages = known["device_seconds"]["messages"]  # of the 20 steps
+        for axis, amount in (("tensor", 8), ("gradient", 16), ("pipeline", 24)):
+            messages[axis] = {"bytes": 20.0 * amount}
         sent = tables.matrix(known)
         self.assertEqual(sent[0], [0, 1, 2, 0, 3, 0, 0, 0])
         self.assertEqual(sent[7], [0, 0, 0, 3, 0, 2, 1, 0])
         self.assertEqual(sum(map(sum, sent)), 48)
+        known["steps"] = 0.0
+        self.assertEqual(sum(map(sum, tables.matrix(known))), 0)
+
+    def test_a_matrix_is_of_steps_and_of_no_validation(self):
+        known = efficiency()
+        known["this_start"].update(steps=5)  # of 20 that stand
+        for site in known["this_start"]["messages"]:
+            site["bytes"] *= 11.0  # with those of validations
+        self.assertEqual(tables.matrix(known), [[0, 25e3], [25e3, 0]])
+        page, _ = self.page_of(self.run_of("r", 2, [1, 50], known=known, pipeline=2))
+        self.assertIn("messages of validations are not in it", page.said)
+        self.assertIn("rank 0 to rank 1: 24.4 KiB a step",
+                      (self.root / "report.html").read_text("utf-8"))
+        # Whether the last of three stages sends to the first is not known before the end.
+        three = dict(efficiency(3), pipeline=None)
+        page, said = self.page_of(self.run_of("p", 3, [1, 50], known=three, pipeline=3))
+        self.assertNotIn("matrix", page.charts)
+
+    def test_extremes_of_a_stage_stand_in_the_tip_and_in_the_table(self):
+        known = efficiency()
+        first, second = known["this_start"]["stages"]
+        first["extremes"] = {"passes": {"least": 0.21, "most": 0.28, "rank_most": 5},
+                             "world": {"least": 0.01, "most": 0.01, "rank_most": 0}}
+        second["extremes"] = None
+        page, _ = self.page_of(self.run_of("r", 8, [1, 50], known=known), "--csv",
+                               str(self.root))
+        text = (self.root / "report.html").read_text("utf-8")
+        for said in ("stage 0, passes: mean 250 ms a step, 210 ms to 280 ms, most rank 5<",
+                     "stage 0, world: 10 ms a step<", "stage 1, passes: 500 ms a step<"):
+            self.assertIn(said, text)
+        self.assertIn("which rank has most", page.said)
+        self.assertNotIn("least", "".join(page.tables["stages"][0]))  # means alone
+        self.assertEqual({len(row) for row in page.tables["stages"]}, {1 + 8})
+        with open(self.root / "r.stages.csv", encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([[row[f"passes_{what}"] for what in (
+            "seconds", "least_seconds", "most_seconds", "rank_most")] for row in rows],
+            [["0.25", "0.21", "0.28", "5"], ["0.5", "", "", ""]])
+        self.assertNotIn("host_least_seconds", rows[0])
+        del first["extremes"]  # of a program that does not write them
+        self.assertEqual(len(tables.stages(known).columns), 1 + 8)
 
     def test_what_was_not_measured_is_said(self):
         page, _ = self.page_of(self.run_of("r", 2, [1, 50], known=efficiency(bandwidth=None)))
@@ -487,8 +703,21 @@ class Pages(Report):
         self.assertIn("train.jsonl: 1 line is torn or unreadable, and left out", page.said)
         self.assertIn("train.jsonl: 1 line is torn", said)
         self.assertEqual(sorted(page.charts), sorted(
-            set(CHARTS) - {"timeline", "roofline", "kernels", "matrix", "memory",
-                           "stage_memory"}))
+            set(CHARTS) - {"timeline", "roofline", "kernels", "memory", "stage_memory"}))
+
+    def test_a_run_that_has_done_no_step_lacks_nothing(self):
+        def none(value):
+            if isinstance(value, dict):
+                return {key: none(field) for key, field in value.items()}
+            return [none(field) for field in value] if isinstance(value, list) else \
+                0.0 if isinstance(value, float) else value
+
+        known = none(partial())
+        known.update(losses=[], step_histogram=[])
+        known["identity"]["quantities_flops"]["capacity"] = 1e12
+        page, _ = self.page_of(self.run_of("r", 2, [], known=known))
+        self.assertNotIn("left out", page.said)
+        self.assertEqual(sorted(page.charts), ["pop", "waterfall"])
 
     def test_old_damaged_and_newer_files_cost_what_is_made_of_them(self):
         damaged = efficiency()
@@ -587,8 +816,7 @@ class Sweep(Report):
         for name, text in (("trireme", PROGRAM), ("mpiexec", LAUNCHER)):
             (self.root / name).write_text(text, "utf-8")
             (self.root / name).chmod(0o755)
-        values = {"hidden": 60, "batch": 8, "tensor": 1, "pipeline": 1, "dir": "-", "seed": 1}
-        (self.root / "deck").write_text(DECK % values, "utf-8")
+        (self.root / "deck").write_text(DECK % (VALUES | {"dir": "-"}), "utf-8")
         (self.root / "my.yaml").write_text("model: {}\n", "utf-8")
         done = subprocess.run(
             [TOOLS / "scaling", *arguments], check=False, capture_output=True, text=True,

@@ -117,10 +117,10 @@ def compare(options, runs):
         say(text)
     predictions = [plan for path in options.prediction
                    for plan in scaling.read_prediction(path)]
-    if predictions and not scaling.add_predictions(comparison.rows, predictions):
-        comparison.left_out.append(
-            "no prediction is of a layout and a batch that was run: see `layout` in its file")
-        say(comparison.left_out[-1])
+    why_none = scaling.add_predictions(comparison.rows, predictions) if predictions else ""
+    if why_none:
+        comparison.left_out.append(why_none)
+        say(why_none)
     if comparison.sets:
         print(scaling.text_of(comparison), flush=True)
     return comparison
@@ -155,7 +155,8 @@ def make(options):
     if not runs:
         say("no run to report on")
         return 2
-    comparison = compare(options, runs) if len(options.runs) > 1 else None
+    is_compared = len(options.runs) > 1 or bool(options.prediction)
+    comparison = compare(options, runs) if is_compared else None
     failed = failed or bool(comparison and comparison.left_out)
     is_possible = with_charts and has_matplotlib()
     every, said = sections_of(options, runs, comparison, is_possible)

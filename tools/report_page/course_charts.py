@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter
 
 from report_page import words
 from report_page.figures import COLOUR, Chart, legend_below, new_figure, tip
-from report_page.run_files import InputError, begins_of
+from report_page.run_files import LACKING, InputError, begins_of, is_number
 
 MOST_POINTS = 600  # of a curve: about one for each pixel
 MOST_NAMED_STARTS = 6
@@ -30,8 +30,7 @@ def points_of(run, *names):
     """[(step, value)] of the first of the fields that a record has."""
     points = []
     for record in run.steps:
-        value = next((record[name] for name in names
-                      if isinstance(record.get(name), (int, float))), None)
+        value = next((record[name] for name in names if is_number(record.get(name))), None)
         if value is not None:
             points.append((record["step"], value))
     return thinned(points)
@@ -58,8 +57,7 @@ def draw_progress(run, narrow):
     sets = sorted({str(record.get("name")) for record in run.validations})
     for name, colour in zip(sets, ("green", "violet", "gold", "rose", "teal") * len(sets)):
         points = [(record["step"], record["loss"]) for record in run.validations
-                  if str(record.get("name")) == name
-                  and isinstance(record.get("loss"), (int, float))]
+                  if str(record.get("name")) == name and is_number(record.get("loss"))]
         if points:
             upper.plot(*zip(*points), color=COLOUR[colour], marker="o", markersize=5,
                        label="validation" if name == "validation" else f"validation: {name}")
@@ -112,9 +110,11 @@ def read_timeline(path):
     reader = plot_trace()
     try:
         ranks = reader.read_trace(path)
+        return ranks, *one_step(ranks, reader)
     except reader.InputError as error:
         raise InputError(str(error)) from None
-    return ranks, *one_step(ranks, reader)
+    except LACKING:
+        raise InputError(f"'{path}' is no trace that `trireme train --trace` wrote") from None
 
 
 def one_step(ranks, reader):

@@ -51,13 +51,22 @@ class Chart:
 
     def __init__(self, slug, title, make, note=""):
         self.slug, self.title, self.make, self.note = slug, title, make, note
-        self.drawn = {}
+        self.drawn, self.pictures = {}, {}
 
     def figure(self, narrow=False):
         if narrow not in self.drawn:
             with matplotlib.rc_context(SETTINGS):
                 self.drawn[narrow] = self.make(narrow)
         return self.drawn[narrow]
+
+    def picture(self, narrow=False):
+        """The figure as SVG, as matplotlib writes it."""
+        if narrow not in self.pictures:
+            out, figure = io.StringIO(), self.figure(narrow)
+            with matplotlib.rc_context(SETTINGS):
+                figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+            self.pictures[narrow] = out.getvalue()
+        return self.pictures[narrow]
 
 
 def new_figure(narrow, height):
@@ -91,11 +100,8 @@ def legend_below(figure, handles, labels, narrow):
 
 def svg_of(chart, narrow=False):
     """The chart as <svg> for a page."""
-    out = io.StringIO()
-    figure = chart.figure(narrow)
-    with matplotlib.rc_context(SETTINGS):
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return for_page(out.getvalue(), f"{chart.slug}-{'n' if narrow else 'w'}", chart.title)
+    return for_page(chart.picture(narrow), f"{chart.slug}-{'n' if narrow else 'w'}",
+                    chart.title)
 
 
 def weighted(match):

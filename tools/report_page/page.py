@@ -4,7 +4,6 @@
 import html
 
 from report_page.figures import FONT, NARROW, css_variables, svg_of
-from report_page.tables import FORMATS
 
 STYLE = """
 :root{color-scheme:light dark;%(light)s}
@@ -74,21 +73,20 @@ def chart_html(chart, slug):
 def cell_class(kind, rows, column):
     if kind not in ("text", "name"):
         return ""
-    is_long = any(len(str(row[column])) > 40 for row in rows)
+    is_long = any(len(row[column]) > 40 for row in rows)
     return ' class="text long"' if is_long else ' class="text"'
 
 
 def table_html(table):
-    rows = table.rows if table.shown is None else table.rows[:table.shown]
+    rows = table.texts()
     if not rows:
         return ""
-    classes = [cell_class(kind, rows, place)
-               for place, (_, _, kind) in enumerate(table.columns)]
+    columns = table.columns[:table.shown_columns]
+    classes = [cell_class(kind, rows, place) for place, (_, _, kind) in enumerate(columns)]
     head = "".join(f"<th{chosen}>{escaped(heading)}</th>"
-                   for chosen, (_, heading, _) in zip(classes, table.columns))
+                   for chosen, (_, heading, _) in zip(classes, columns))
     body = "".join("<tr>" + "".join(
-        f"<td{chosen}>{escaped(FORMATS[kind](value))}</td>"
-        for chosen, value, (_, _, kind) in zip(classes, row, table.columns)) + "</tr>\n"
+        f"<td{chosen}>{escaped(text)}</td>" for chosen, text in zip(classes, row)) + "</tr>\n"
         for row in rows)
     more = len(table.rows) - len(rows)
     note = table.note + (f" {more} more rows are in the CSV file." if more else "")

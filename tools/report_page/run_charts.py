@@ -92,12 +92,16 @@ def waterfall(efficiency):
                  "says was less than what was measured beside it.")
 
 
+def largest_losses(efficiency):
+    return [loss for loss in efficiency["losses"]
+            if loss["share"] >= tables.SMALLEST_LOSS][:10]
+
+
 def draw_losses(efficiency, narrow):
-    listed = [loss for loss in efficiency["losses"]
-              if loss["share"] >= tables.SMALLEST_LOSS][:10]
-    figure = new_figure(narrow, 24 * max(1, len(listed)) + 50)
+    listed = largest_losses(efficiency)
+    figure = new_figure(narrow, 24 * len(listed) + 50)
     axes = row_axes(figure, [words.label(loss["name"]) for loss in listed])
-    most = max((loss["share"] for loss in listed), default=1.0)
+    most = max(loss["share"] for loss in listed)
     for place, loss in enumerate(listed):
         where = "" if loss["rank"] is None else f", rank {loss['rank']}"
         if loss["stage"] is not None and not narrow:
@@ -114,6 +118,8 @@ def draw_losses(efficiency, narrow):
 
 
 def losses(efficiency):
+    if not largest_losses(efficiency):
+        return None
     return Chart("losses", "The largest losses",
                  lambda narrow: draw_losses(efficiency, narrow))
 
@@ -124,6 +130,15 @@ def bars_of_parts(rows):
         return rows
     ordered = sorted(rows, key=lambda row: -row["seconds"]["passes"])
     return ordered[:MOST_BARS // 2] + ordered[-MOST_BARS // 2:]
+
+
+def part_text(row, name):
+    """How long a rank's part of a step is; of a stage its ranks' mean and extremes."""
+    said, found = words.seconds(row["seconds"][name]), tables.extremes_of(row, name)
+    if not found or found["least"] == found["most"]:
+        return f"{said} a step"
+    return (f"mean {said} a step, {words.seconds(found['least'])} to "
+            f"{words.seconds(found['most'])}, most rank {found['rank_most']}")
 
 
 def draw_parts(rows, label_of, narrow):
@@ -138,7 +153,7 @@ def draw_parts(rows, label_of, narrow):
             length = row["seconds"][name]
             bar = axes.barh(place, length, left=left, height=0.72,
                             color=COLOUR[PART_COLOURS.get(name, "grey")])[0]
-            tip(bar, f"{label_of(row)}, {words.label(name)}: {words.seconds(length)} a step")
+            tip(bar, f"{label_of(row)}, {words.label(name)}: {part_text(row, name)}")
             left += length
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: words.seconds(value)))
     axes.locator_params(axis="x", nbins=4 if narrow else 8)
@@ -151,7 +166,7 @@ def draw_parts(rows, label_of, narrow):
 
 def step_by_rank(efficiency):
     rows = efficiency["this_start"]["ranks"]
-    if not rows:
+    if not any(any(row["seconds"].values()) for row in rows):
         return None
     note = "Of this start. What is between steps is spread over them."
     if len(rows) > MOST_BARS:
@@ -162,11 +177,13 @@ def step_by_rank(efficiency):
 
 def step_by_stage(efficiency):
     rows = efficiency["this_start"]["stages"]
-    if len(rows) < 2:
+    if len(rows) < 2 or not any(any(row["seconds"].values()) for row in rows):
         return None
     return Chart("step_by_stage", "A step's time by stage", lambda narrow: draw_parts(
         rows, lambda row: f"stage {row['stage']}", narrow),
-        "Of this start; the mean of each stage's ranks.")
+        "Of this start; the mean of each stage's ranks."
+        + (" The pointer on a bar shows the least and the most of them, and which rank has most."
+           if any(row.get("extremes") for row in rows) else ""))
 
 
 def pop_rows(tree):
@@ -456,12 +473,15 @@ def draw_matrix(efficiency, narrow):
 
 def matrix(efficiency):
     if not 2 <= efficiency["run"]["devices"] <= MOST_RANKS or \
+            not tables.knows_neighbours(efficiency) or \
             not any(map(any, tables.matrix(efficiency))):
         return None
     return Chart("matrix", "Who sends how much to whom",
                  lambda narrow: draw_matrix(efficiency, narrow),
-                 "Payload of a step, squares by area. What a collective sends is shared out "
-                 "evenly among the ranks of its group, whichever way it takes.")
+                 "Payload of a step, squares by area: the mean of all steps that stand, on the "
+                 "grid of the last start; messages of validations are not in it. What a "
+                 "collective sends is shared out evenly among the ranks of its group, whichever "
+                 "way it takes.")
 
 
 def draw_histogram(efficiency, narrow):

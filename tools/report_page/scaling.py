@@ -3,14 +3,16 @@
 # and optimizer, on whatever grid. The same batch on more ranks is strong scaling; a batch that
 # grows as the ranks do is weak scaling; neither is compared with the other.
 #
-# Runs of one deck on as many ranks, each with as many threads, are repeats: they make one row,
-# the mean, from the least to the most. The first row, on fewest ranks, is the measure;
-# efficiency is (tokens per second / ranks) in parts of that of the measure.
-import json
+# Runs of one deck on as many ranks, each with as many threads, on the same machine are repeats:
+# they make one row, the mean, from the least to the most. The first row, on fewest ranks, is the
+# measure; efficiency is (tokens per second / ranks) in parts of that of the measure.
+import collections
 import statistics
 from pathlib import Path
+from typing import NamedTuple
 
-from report_page.run_files import InputError, begins_of, layout_of, layout_text, model_text
+from report_page.run_files import LACKING, InputError, begins_of, deck_of, layout_of, \
+    layout_text, model_text, parsed, whole
 
 # What a step has to do, by the keys of the deck: each group of them, or one.
 WORK = ("model.", "precision.", "data.train", "data.mask_eod_loss", "batch.ramp_up",
@@ -18,7 +20,10 @@ WORK = ("model.", "precision.", "data.train", "data.mask_eod_loss", "batch.ramp_
 BATCH = "batch.global"
 # Where a run leaves its files says nothing about it.
 PLACES = ("run.dir", "checkpoint.dir")
-# What a prediction must agree in, and only where the layout has ranks along that axis.
+LONGEST_DIFFERENCE = 60  # letters of a value that is named
+# What of that a prediction must agree in: the planner knows no corpus.
+MODEL = ("model.", "precision.", "optimizer.kind")
+# And of a layout, only where it has ranks along that axis.
 OF_AXIS = {"sequence": "tensor", "schedule": "pipeline", "virtual_pipeline": "pipeline",
            "zero": "data"}
 
@@ -29,11 +34,16 @@ class Repeats:
     def __init__(self, runs, rates):
         self.runs, self.rates = runs, rates
         self.ranks, self.deck = runs[0].ranks, conditions(runs[0])
-        self.batch = int(runs[0].deck[BATCH])
+        self.batch = whole(runs[0].deck[BATCH])
         self.layout = layout_text(runs[0])
         self.grid = self.layout.partition(": ")[2]  # without the number of ranks
         self.rate = statistics.mean(rates)
-        self.predicted = None  # tokens per second
+        self.prediction = None
+
+    @property
+    def predicted(self):
+        """Tokens per second; None where nothing was predicted."""
+        return self.prediction and self.prediction.rate
 
     @property
     def short_name(self):
@@ -71,6 +81,26 @@ def work_of(run):
     return tuple(sorted(item for item in run.deck.items() if item[0].startswith(WORK)))
 
 
+def listed(field):
+    return field if isinstance(field, list) else []
+
+
+def machine_of(environment):
+    """{what: text} of where a run was. GPUs are known by their names, and their hosts are
+    counted; of processors no names are written, so that those of hosts stand for them."""
+    hosts = sorted(map(str, listed(environment.get("hosts"))))
+    kinds = collections.Counter(str(device.get("name"))
+                                for device in listed(environment.get("devices"))
+                                if isinstance(device, dict))
+    if len(kinds) == 1:
+        return {"devices": next(iter(kinds)), "hosts": str(len(hosts))}
+    if kinds:
+        return {"devices": " + ".join(f"{count} x {name}"
+                                      for name, count in sorted(kinds.items())),
+                "hosts": str(len(hosts))}
+    return {"hosts": " + ".join(hosts) or "not known"}
+
+
 def conditions(run):
     """The deck without places, and what else runs can differ in."""
     build = run.environment.get("build")
@@ -78,7 +108,7 @@ def conditions(run):
     said = {key: value for key, value in run.deck.items() if key not in PLACES}
     said["threads of a rank"] = str(run.environment.get("threads_per_rank", "not known"))
     said["build"] = str(build.get("git", "not known"))
-    return said
+    return said | machine_of(run.environment)
 
 
 def repeats_of(runs):
@@ -86,10 +116,11 @@ def repeats_of(runs):
     groups, said = {}, []
     for run in runs:
         try:
-            if not run.deck.get(BATCH, "").isdigit():
+            if not whole(run.deck.get(BATCH, "")):
                 raise InputError(f"'{run.name}' has no {BATCH} in its deck")
+            member = run, rate_of(run)  # before its group, which else could stay empty
             key = (work_of(run), run.ranks, tuple(sorted(conditions(run).items())))
-            groups.setdefault(key, []).append((run, rate_of(run)))
+            groups.setdefault(key, []).append(member)
         except InputError as error:
             said.append(str(error))
     works = {}
@@ -98,13 +129,17 @@ def repeats_of(runs):
     return works, said
 
 
+def shortened(value):
+    return value if len(value) <= LONGEST_DIFFERENCE else value[:LONGEST_DIFFERENCE - 3] + "..."
+
+
 def differences(rows, but=()):
     """["parallel.tensor: 1, 2", ...]: conditions that the rows do not agree in."""
     said = []
     for key in sorted(set().union(*(row.deck for row in rows))):
         values = [row.deck.get(key, "(none)") for row in rows]
         if len(set(values)) > 1 and key not in but:
-            said.append(f"{key}: {', '.join(values)}")
+            said.append(f"{key}: {', '.join(map(shortened, values))}")
     return said
 
 
@@ -203,18 +238,42 @@ def text_of(comparison):
 # --- what the planner says ---------------------------------------------------------------------
 
 
+class Prediction(NamedTuple):
+    """What a plan says of one layout."""
+    layout: dict
+    tokens: float  # of a step
+    rate: float  # tokens per second
+    model: dict  # model_of() its deck
+    file: str
+    machine: str
+
+
+def model_of(deck):
+    """What of a deck makes a step's products and sums, on whatever corpus and grid."""
+    return {key: value for key, value in deck.items() if key.startswith(MODEL)}
+
+
 def read_prediction(path):
-    """[(layout, tokens of a step, tokens per second)] of a file of `trireme plan --json`."""
+    """[Prediction] of a file of `trireme plan --json`."""
+    no_plan = f"'{path}' is no plan that `trireme plan --json` wrote"
     try:
-        plan = json.loads(Path(path).read_text("utf-8"))
+        plan = parsed(Path(path).read_text("utf-8"))
         plans = plan["plans"]
         # The file tells the tokens of a step by how long the best plan takes for all of them.
-        of_step = plan["tokens"] * plans[0]["step_seconds"] / (86400 * plan["days"])
-        return [(each["layout"], of_step, of_step / each["step_seconds"]) for each in plans]
+        tokens = plan["tokens"] * plans[0]["step_seconds"] / (86400 * plan["days"])
+        made = [(dict(each["layout"]), tokens / each["step_seconds"]) for each in plans]
+        if "resolved_deck" not in plan:
+            raise InputError(f"'{path}' does not say of which model it is (resolved_deck): have "
+                             "a newer `trireme plan --json` write it anew")
+        model = model_of(deck_of(plan["resolved_deck"], path))
     except OSError as error:
         raise InputError(f"cannot read '{path}' ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError):
-        raise InputError(f"'{path}' is no plan that `trireme plan --json` wrote") from None
+    except LACKING as error:
+        raise InputError(f"{no_plan} ({error!r})") from None
+    if tokens <= 0 or any(rate <= 0 for _, rate in made):
+        raise InputError(f"{no_plan} (times and tokens are positive)")
+    return [Prediction(layout, tokens, rate, model, str(path), str(plan.get("machine")))
+            for layout, rate in made]
 
 
 def is_of(layout, run):
@@ -228,18 +287,27 @@ def is_of(layout, run):
     return mine["context"] == layout.get("context", 1)
 
 
+def has_tokens(prediction, row):
+    """Whether a step of the row's runs is of as many tokens."""
+    tokens = row.batch * (whole(row.deck.get("model.sequence", "")) or 0)
+    return tokens > 0 and abs(prediction.tokens / tokens - 1) < 1e-3
+
+
 def add_predictions(rows, predictions):
-    """Fills in what was predicted of the rows' own layouts; says of how many."""
-    found = 0
+    """Fills in what was predicted of the rows' own models, layouts and batches. Says why none
+    was; "" where one was."""
+    said, others = "", set()
     for row in rows:
-        run = row.runs[0]
-        try:
-            tokens = row.batch * int(run.deck["model.sequence"])
-        except (KeyError, ValueError):
-            continue
-        for layout, of_step, rate in predictions:
-            if abs(of_step / tokens - 1) < 1e-3 and is_of(layout, run):
-                row.predicted = rate
-                found += 1
-                break
-    return found
+        model = model_of(row.deck)
+        same = [each for each in predictions if each.model == model]
+        others |= {key for each in predictions if each.model != model
+                   for key, _ in each.model.items() ^ model.items()}
+        row.prediction = next((each for each in same if has_tokens(each, row)
+                               and is_of(each.layout, row.runs[0])), None)
+        if same:
+            said = ("no prediction is of a layout and a batch that was run: see `layout` in its "
+                    "file")
+    if not rows or any(row.prediction for row in rows):
+        return ""
+    return said or ("no prediction is of a model that was run: they differ in "
+                    + ", ".join(sorted(others)))

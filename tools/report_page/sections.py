@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from report_page import tables, words
-from report_page.run_files import layout_text, model_text
+from report_page.run_files import LACKING, layout_text, model_text
 
 MOST_DETAILED = 6  # runs with a section of their own, where there are several
 HOW_TO_TRACE = ("There is no timeline here: `trireme train ... --trace FILE` records some "
@@ -38,12 +38,16 @@ def slug_of(name, taken):
 
 
 def add(section, make, *given):
-    """Makes a chart or a table, unless what it is made of is not there."""
+    """Makes a chart or a table, unless what it is made of is not there. All of it is made
+    here, pictures and texts, so that nothing is left to fail when the page is written."""
     try:
         part = make(*given)
-        if hasattr(part, "figure"):
-            part.figure()  # draws it
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        if hasattr(part, "make"):
+            part.picture(narrow=False)
+            part.picture(narrow=True)
+        elif hasattr(part, "rows"):
+            part.texts()
+    except LACKING as error:
         lacking = f"no field '{error.args[0]}'" if isinstance(error, KeyError) else str(error)
         section.warnings.append(f"{words.label(make.__name__)}: left out, the files of the run "
                                 f"do not have what it is made of ({lacking})")
@@ -65,7 +69,7 @@ def facts_of(run):
                                                   "FLOP/s")),
             ("measured peak", words.rate(1e12 * known["machine"]["peak_tflops"], "FLOP/s")),
             ("steps that stand", f"{known['steps']:,.0f} of {known['run']['steps']:,.0f}"),
-            ("starts", f"{known['run']['starts']}"),
+            ("starts", f"{known['run']['starts']:,.0f}"),
             ("tokens", words.rate(known["tokens"], "").strip())]
 
 
@@ -92,7 +96,7 @@ def add_efficiency(section, run, charts):
 
     try:
         section.facts = facts_of(run)
-    except (KeyError, TypeError, ValueError) as error:
+    except LACKING as error:
         section.warnings.append(f"efficiency.json is damaged: {error!r}")
     of("waterfall")
     add(section, tables.identity, known)
@@ -132,10 +136,10 @@ def run_section(run, slug, with_charts, timeline=None):
     if run.efficiency is not None:
         add_efficiency(section, run, charts)
     if timeline is not None and course is not None:
-        section.parts.append(course.timeline(timeline))
+        add(section, course.timeline, timeline)
     pipeline = (run.efficiency or {}).get("pipeline")
     if pipeline:
-        add(section, lambda: bubble_text(pipeline))
+        add(section, bubble_text, pipeline)
     if timeline is None:
         section.parts.append(HOW_TO_TRACE)
     if course is not None:

@@ -3,8 +3,10 @@
 # says what its fields mean.
 import csv
 import io
+import math
 
 from report_page import words
+from report_page.run_files import is_number
 
 FORMATS = {
     "text": lambda value: "" if value is None else str(value),
@@ -29,11 +31,11 @@ UNKNOWN_END = "killed, or trains still"  # of a start that has written none
 
 class Table:
     """columns: (name in CSV, heading, format); rows: values as they are. In the page only the
-    first `shown` rows stand (0: none, it is for CSV)."""
+    first `shown` rows stand (0: none, it is for CSV), of the first `shown_columns`."""
 
-    def __init__(self, slug, title, columns, rows, note="", shown=None):
+    def __init__(self, slug, title, columns, rows, note="", shown=None, shown_columns=None):
         self.slug, self.title, self.columns, self.rows = slug, title, columns, rows
-        self.note, self.shown = note, shown
+        self.note, self.shown, self.shown_columns = note, shown, shown_columns
 
     def csv(self):
         out = io.StringIO()
@@ -42,6 +44,13 @@ class Table:
         for row in self.rows:
             writer.writerow(["" if value is None else value for value in row])
         return out.getvalue()
+
+    def texts(self):
+        """The rows that stand in the page, as they do."""
+        rows = self.rows if self.shown is None else self.rows[:self.shown]
+        columns = self.columns[:self.shown_columns]
+        return [[FORMATS[kind](value) for value, (_, _, kind) in zip(row, columns)]
+                for row in rows]
 
 
 def quotient(numerator, denominator):
@@ -81,18 +90,41 @@ def pop(efficiency):
         ("efficiency", "efficiency", "text"), ("value", "value", "share")), rows, shown=0)
 
 
+def names_of_parts(rows):
+    """Of `this_start`, without those that nobody spent time in."""
+    names = rows[0]["seconds"] if rows else []
+    return [name for name in names if any(row["seconds"][name] for row in rows)]
+
+
 def parts_of(rows, key):
-    """Columns of the parts of `this_start`, without those that nobody spent time in."""
-    names = list(rows[0]["seconds"]) if rows else []
-    names = [name for name in names if any(row["seconds"][name] for row in rows)]
+    """(columns, rows) of the parts of `this_start`."""
+    names = names_of_parts(rows)
     columns = [(key, key, "text")] + [(f"{name}_seconds", words.label(name), "seconds")
                                       for name in names]
     return columns, [[row[key]] + [row["seconds"][name] for name in names] for row in rows]
 
 
+def extremes_of(row, name):
+    """{"least", "most", "rank_most"} of a part of a stage's ranks; {} where none are known."""
+    return (row.get("extremes") or {}).get(name) or {}
+
+
 def stages(efficiency):
-    columns, rows = parts_of(efficiency["this_start"]["stages"], "stage")
-    return Table("stages", "Seconds of a step by stage (mean of its ranks)", columns, rows)
+    listed = efficiency["this_start"]["stages"]
+    columns, rows = parts_of(listed, "stage")
+    means, note = len(columns), ""
+    for name in names_of_parts(listed):
+        if not any(extremes_of(row, name) for row in listed):
+            continue
+        note = "The least and the most of each stage's ranks are in the CSV file."
+        for field, what, kind in (("least", "least_seconds", "seconds"),
+                                  ("most", "most_seconds", "seconds"),
+                                  ("rank_most", "rank_most", "text")):
+            columns.append((f"{name}_{what}", f"{words.label(name)}, {words.label(field)}", kind))
+            for row, values in zip(listed, rows):
+                values.append(extremes_of(row, name).get(field))
+    return Table("stages", "Seconds of a step by stage (mean of its ranks)", columns, rows, note,
+                 shown_columns=means)
 
 
 def ranks(efficiency):
@@ -187,9 +219,16 @@ AXES_WITHIN = {"tensor": ("tensor",), "context": ("context",), "gradient": ("dat
                "pipeline": ("pipeline",), "tied": ("pipeline",), "model": ("tensor", "pipeline")}
 
 
-def coordinates(grid):
+GRID_AXES = ("tensor", "context", "data", "pipeline")
+
+
+def coordinates(run):
     """Of each rank, {axis: coordinate}: the first axis of the order has stride 1."""
-    ranks = [{}]
+    grid, ranks = run["grid"], [{}]
+    degrees = [grid[axis] for axis in GRID_AXES]
+    if sorted(grid["order"]) != sorted(GRID_AXES) or min(degrees) < 1 or \
+            math.prod(degrees) != run["devices"]:
+        raise ValueError(f"the grid is not one of {run['devices']} ranks")
     for axis in reversed(grid["order"]):
         ranks = [{**rank, axis: place} for rank in ranks for place in range(grid[axis])]
     return ranks
@@ -199,16 +238,22 @@ def has_chunks(efficiency):
     return (efficiency["pipeline"] or {}).get("chunks", 1) > 1
 
 
+def knows_neighbours(efficiency):
+    """Whether the last stage of a pipeline is a neighbour of the first is known with its
+    chunks, at the end of a start; of two stages it is in any case."""
+    return efficiency["pipeline"] is not None or efficiency["run"]["grid"]["pipeline"] <= 2
+
+
 def matrix(efficiency):
     """Bytes a step from each rank to each other, rows by the sender: what an axis sends is
-    shared out evenly to the pairs of its groups, of a pipeline to neighbouring stages."""
-    places = coordinates(efficiency["run"]["grid"])
-    steps, count = efficiency["this_start"]["steps"], len(places)
+    shared out evenly to the pairs of its groups, of a pipeline to neighbouring stages. Sites
+    would not do: their messages are also those of validations."""
+    places = coordinates(efficiency["run"])
+    steps, count = efficiency["steps"], len(places)
     sent = [[0.0] * count for _ in places]
-    by_axis = {}
-    for site in efficiency["this_start"]["messages"]:
-        by_axis[site["axis"]] = by_axis.get(site["axis"], 0.0) + site["bytes"]
-    for axis, amount in by_axis.items():
+    for axis, sums in efficiency["device_seconds"]["messages"].items():
+        if not steps or not sums["bytes"]:
+            continue
         within = AXES_WITHIN[axis]
         last = efficiency["run"]["grid"]["pipeline"] - 1
 
@@ -222,7 +267,7 @@ def matrix(efficiency):
         pairs = [(i, j) for i, one in enumerate(places) for j, other in enumerate(places)
                  if sends(one, other)]
         for i, j in pairs:
-            sent[i][j] += amount / steps / len(pairs)
+            sent[i][j] += sums["bytes"] / steps / len(pairs)
     return sent
 
 
@@ -289,23 +334,25 @@ def starts(run):
     """A row for each start: where it began, and what became of it."""
     rows = {}
     for event in run.starts:
-        row = rows.setdefault(event.get("start"), dict.fromkeys(
+        row = rows.setdefault(event["start"], dict.fromkeys(
             ("began", "step", "ended", "end"), None))
         if event.get("event") == "began":
-            row["began"], row["step"] = event.get("time"), event.get("step")
+            row["began"], row["step"] = event["time"], event["step"]
             row["end"] = UNKNOWN_END
+        elif event.get("event") == "from":
+            row["step"] = event["step"]
         elif event.get("event") == "saved":
-            row["saved"] = event.get("step")
+            row["saved"] = event["step"]
         elif event.get("event") == "ended":
-            row["ended"] = event.get("time")
+            row["ended"] = event["time"]
             row["end"] = str(event.get("by") or f"status {event.get('status')}")
     listed, last = [], next(reversed(rows), None)
     for number, row in rows.items():
         if number != last and row["end"] == UNKNOWN_END:
             row["end"] = "killed"
-        whole = isinstance(row["began"], float) and isinstance(row["ended"], float)
+        is_known = row["began"] is not None and row["ended"] is not None
         listed.append((number, row["step"], row.get("saved"),
-                       row["ended"] - row["began"] if whole else None, row["end"]))
+                       row["ended"] - row["began"] if is_known else None, row["end"]))
     return Table("starts", "Starts", (
         ("start", "start", "text"), ("from_step", "from step", "text"),
         ("last_saved_step", "last saved", "text"), ("seconds", "length", "seconds"),
@@ -315,15 +362,22 @@ def starts(run):
 # --- of several runs ----------------------------------------------------------------------------
 
 
+def number_at(efficiency, *names):
+    """The number that the names lead to; None where there is none."""
+    for name in names:
+        efficiency = efficiency.get(name) if isinstance(efficiency, dict) else None
+    return efficiency if is_number(efficiency) else None
+
+
 def runs(listed):
     rows = []
     for run in listed:
-        known = run.efficiency or {}
-        rates = known.get("rates") or {}
         rows.append((run.name, run.ranks, run.deck.get("model.kind"),
                      run.deck.get("model.layers"), run.deck.get("model.hidden"),
-                     known.get("steps"), (known.get("identity") or {}).get("goodput"),
-                     rates.get("tokens_per_second"), rates.get("hardware_share_of_peak"),
+                     number_at(run.efficiency, "steps"),
+                     number_at(run.efficiency, "identity", "goodput"),
+                     number_at(run.efficiency, "rates", "tokens_per_second"),
+                     number_at(run.efficiency, "rates", "hardware_share_of_peak"),
                      "; ".join(run.notes)))
     return Table("runs", "All runs", (
         ("run", "run", "text"), ("ranks", "ranks", "text"), ("model", "model", "text"),
@@ -352,9 +406,13 @@ def scaling(each, number):
                ("tokens_per_second_predicted", "predicted", "number"),
                ("error_of_prediction", "error", "share"), ("run", "run", "text")]
     keep = [i for i, column in enumerate(columns) if has or "predict" not in column[0]]
+    said = [f"differ in {line}" for line in each.differences]
+    if has:
+        said.append("predicted for the machine " + ", ".join(sorted(
+            {row.prediction.machine for row in each.rows if row.prediction})))
     return Table(f"scaling_{number}_{each.kind}", each.heading,
                  [columns[i] for i in keep], [[row[i] for i in keep] for row in rows],
-                 "; ".join(f"differ in {line}" for line in each.differences))
+                 "; ".join(said))
 
 
 def computing_of_sample(efficiency):
