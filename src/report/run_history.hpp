@@ -76,7 +76,7 @@ EffectiveTime effective_time(const std::vector<StartRecord>& starts);
 // `began`: in device seconds, of these before first steps and in the ends of starts that
 // are over; and in FLOPs at each start's peak. Starts that do not say their ranks or peak
 // count as the last one does, whose peak is `peak`: it is known better than when it
-// began.
+// began. The last one lives until `now`, where that is later than its last line.
 struct DeviceTime {
   int starts = 0;
   double seconds = 0.0, ready = 0.0;
