@@ -244,7 +244,6 @@ class Prediction(NamedTuple):
     tokens: float  # of a step
     rate: float  # tokens per second
     model: dict  # model_of() its deck
-    file: str
     machine: str
 
 
@@ -272,7 +271,7 @@ def read_prediction(path):
         raise InputError(f"{no_plan} ({error!r})") from None
     if tokens <= 0 or any(rate <= 0 for _, rate in made):
         raise InputError(f"{no_plan} (times and tokens are positive)")
-    return [Prediction(layout, tokens, rate, model, str(path), str(plan.get("machine")))
+    return [Prediction(layout, tokens, rate, model, str(plan.get("machine")))
             for layout, rate in made]
 
 
