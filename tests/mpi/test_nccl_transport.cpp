@@ -420,7 +420,7 @@ TEST_F(NcclTransportOfRanks, TimesOperationsByTheDevice) {
   world_->charge_to(&timers);
   {
     Group group(world_->split(0, rank_, "gradient"));
-    Values<float> data(1000);
+    Values<float> data(1000), second(1000), third(1000);
     group.all_reduce(exec_, span(data));
     for (int recording = 0; recording < 2; ++recording) {
       SCOPED_TRACE(recording);
@@ -432,8 +432,8 @@ TEST_F(NcclTransportOfRanks, TimesOperationsByTheDevice) {
       const auto begun = std::chrono::steady_clock::now();
       if (is_late) std::this_thread::sleep_for(std::chrono::milliseconds(80));
       group.all_reduce(exec_, span(data));
-      Request unneeded = group.start_all_reduce(exec_, span(data));
-      Request beyond_room = group.start_all_reduce(exec_, span(data));
+      Request unneeded = group.start_all_reduce(exec_, span(second));
+      Request beyond_room = group.start_all_reduce(exec_, span(third));
       beyond_room.wait(exec_);
       group.record_to(nullptr);
       if (recording == 1) timers.end_trace();
@@ -443,7 +443,7 @@ TEST_F(NcclTransportOfRanks, TimesOperationsByTheDevice) {
       using Seconds = std::chrono::duration<double>;
       const MessageTime& first = times.all()[0];
       EXPECT_EQ(first.begin, first.begun);
-      EXPECT_LE(first.begin, first.wait);
+      EXPECT_LE(first.begin, first.end);
       EXPECT_LE(first.wait, first.end);
       const double entered = Seconds(first.begin - begun).count();
       const double waited = Seconds(first.end - first.wait).count();
