@@ -1,10 +1,13 @@
 // report/efficiency_json.cpp — efficiency.json, whose fields docs/efficiency.md explains.
-// What is not known is null, so that no reader takes a zero for a measurement.
+// What is not known is null, so that no reader takes a zero for a measurement. Rows of
+// single ranks end where there are hundreds, as a report of ten thousand must be read,
+// too: stages have means and extremes instead.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ranges>
 
 #include "base/error.hpp"
+#include "comm/process_groups.hpp"
 #include "config/enums.hpp"
 #include "io/json.hpp"
 #include "report/efficiency.hpp"

@@ -1,6 +1,7 @@
 // run/accounting.hpp — where the time of a run goes, kept while it trains: what each rank
 // measures comes to rank 0 every few steps, into each checkpoint, and at the end into
-// efficiency.json.
+// efficiency.json. Rank 0 alone keeps sums: what a rank sends are its steps one by one,
+// since only of single steps can it be said who was the slowest.
 #ifndef TRIREME_RUN_ACCOUNTING_HPP_
 #define TRIREME_RUN_ACCOUNTING_HPP_
 
