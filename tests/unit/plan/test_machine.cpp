@@ -261,6 +261,24 @@ TEST(MachineErrors, AreOfTextsThatAreNoMachine) {
   EXPECT_THROW(load_machine("no such file.yaml"), InputError);
 }
 
+// Devices and software stay: only what is between the devices is another one's.
+TEST(Machine, MayHaveAnothersNetwork) {
+  const Machine own = parse_machine(small_file(), "small.yaml");
+  Machine other = own;
+  other.name = "large";
+  other.device.memory *= 2.0;
+  other.software.step_seconds = 1.0;
+  other.network = {{"switch", 128, 25e9, 2e-6}};
+  EXPECT_EQ(title_of(own), "small");
+  const Machine both = with_network(own, other);
+  EXPECT_EQ(title_of(both), "small with the network of large");
+  ASSERT_EQ(both.network.size(), 1u);
+  EXPECT_EQ(both.network.front().name, "switch");
+  EXPECT_EQ(both.network.front().devices, 128);
+  EXPECT_EQ(both.device.memory, own.device.memory);
+  EXPECT_EQ(both.software.step_seconds, own.software.step_seconds);
+}
+
 const char* const kKeysIntroduction = R"(# Machine files: every key
 
 <!-- Written by the program from its own table of keys (src/plan/machine.cpp). After a change there:
