@@ -199,6 +199,22 @@ Json calibration_json(const Calibration& calibration) {
           {"levels", std::move(levels)}};
 }
 
+// What a step has to do, whatever its layout, by keys of the deck: a prediction is of
+// runs whose decks agree in these. Null where the deck leaves a number to the corpus.
+Json work_json(const config::Deck& deck) {
+  const config::ModelConfig& model = deck.model;
+  return {{"model.kind", config::name_of(model.kind)},
+          {"model.layers", model.layers},
+          {"model.hidden", model.hidden},
+          {"model.heads", model.heads},
+          {"model.kv_heads", model.kv_heads},
+          {"model.ffn_hidden", model.ffn_hidden},
+          {"model.sequence", model.sequence},
+          {"model.vocab", model.vocab > 0 ? Json(model.vocab) : Json()},
+          {"batch.global", deck.batch.global},
+          {"precision.compute", config::name_of(deck.precision.compute)}};
+}
+
 double nominal_peak(const Machine& machine, const config::Deck& deck) {
   return machine.device.nominal_peak.of(step::compute_type(deck));
 }
@@ -307,6 +323,8 @@ std::string PlanReport::json() const {
   }
   const Json result_json = {
       {"deck", deck.name},
+      {"work", work_json(deck)},
+      {"resolved_deck", config::resolved_text(deck)},
       {"machine", machine.name},
       {"network_of", machine.network_of.empty() ? Json() : Json(machine.network_of)},
       {"devices", options.devices},

@@ -144,6 +144,14 @@ TEST(PlanReport, IsJson) {
   EXPECT_FALSE(json["plans"].back()["loses"].empty());
   EXPECT_EQ(json["machine_file"]["device.memory"], 85.8e9);
   EXPECT_EQ(json["machine_file"]["network.levels"][1]["name"], "InfiniBand");
+  EXPECT_EQ(json["work"]["model.layers"], 96);
+  EXPECT_EQ(json["work"]["model.hidden"], 12288);
+  EXPECT_EQ(json["work"]["model.heads"], 96);
+  EXPECT_EQ(json["work"]["model.sequence"], 2048);
+  EXPECT_EQ(json["work"]["model.vocab"], 51200);
+  EXPECT_EQ(json["work"]["batch.global"], 512);
+  EXPECT_EQ(json["work"]["precision.compute"], "fp16");
+  EXPECT_EQ(config::parse_resolved(json["resolved_deck"], 256).model.hidden, 12288);
   for (const auto& large : json["too_large"]) {
     EXPECT_EQ(large["excess"].get<double>(),
               large["memory"]["total"].get<double>() - 85.8e9);
