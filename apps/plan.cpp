@@ -3,7 +3,8 @@
 //
 // Rank 0 alone plans, as that computes nothing on a device; only --measure asks all
 // ranks, since they are the devices of the machine that it describes. With --from the
-// machine is what a run on it found: the deck of that run lies beside its report.
+// machine is what a run on it found: the deck of that run lies beside its report. With
+// --network it has another machine's network after that.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,6 +13,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
@@ -32,7 +35,7 @@ namespace {
 struct PlanArguments {
   check::DeckCheckOptions deck;
   plan::PlanOptions options;
-  std::string machine, from, json, out;
+  std::string machine, from, network, json, out;
   bool is_measured = false;
 };
 
@@ -77,26 +80,35 @@ std::optional<plan::Calibration> calibration_of(const std::string& from,
   return plan::calibrate(machine, check::check_deck(check).deck, run);
 }
 
+// The machine to plan for: as its file says, or as the run found it, and with another
+// one's network where that is asked for.
+plan::Machine machine_to_plan_for(const PlanArguments& arguments,
+                                  std::optional<plan::Calibration>& calibration) {
+  plan::Machine machine = plan::load_machine(arguments.machine);
+  calibration = calibration_of(arguments.from, machine);
+  if (calibration) machine = calibration->machine;
+  if (arguments.network.empty()) return machine;
+  return plan::with_network(std::move(machine), plan::load_machine(arguments.network));
+}
+
 // For a search the deck's own layout is nothing to check against the devices.
 void make_plan(const PlanArguments& arguments) {
   TRIREME_REQUIRE_INPUT(!arguments.deck.deck.empty() && !arguments.machine.empty(),
                         "plan: a deck and --machine FILE are needed; without a file of "
                         "the machine, trireme plan --measure makes one of this machine");
   const std::vector<std::string> inputs = {arguments.deck.deck, arguments.machine,
-                                           arguments.from};
+                                           arguments.from, arguments.network};
   require_output(arguments.json, inputs);
   require_output(arguments.out, inputs);
-  check::DeckCheckOptions check = arguments.deck;
-  const plan::Machine machine = plan::load_machine(arguments.machine);
+  std::optional<plan::Calibration> calibration;
+  const plan::Machine machine = machine_to_plan_for(arguments, calibration);
   plan::PlanOptions options = arguments.options;
   if (options.devices == 0) options.devices = machine.network.back().devices;
+  check::DeckCheckOptions check = arguments.deck;
   check.ranks = options.is_fixed ? options.devices : 0;
-  const check::CheckedDeck checked = check::check_deck(check);
-  const std::optional<plan::Calibration> calibration =
-      calibration_of(arguments.from, machine);
-  plan::PlanReport report = plan::make_plan(
-      checked.deck, calibration ? calibration->machine : machine, options);
-  report.calibration = calibration;
+  plan::PlanReport report =
+      plan::make_plan(check::check_deck(check).deck, machine, options);
+  report.calibration = std::move(calibration);
   std::fputs(report.text().c_str(), stdout);
   if (!arguments.json.empty()) io::write_file(arguments.json, report.json());
   if (!arguments.out.empty()) io::write_file(arguments.out, report.deck_text());
@@ -128,6 +140,11 @@ void add_plan(CommandLine& line) {
                   "A run on this machine, its directory or its efficiency.json, to "
                   "calibrate the file by")
       ->type_name("RUN")
+      ->needs(deck);
+  command
+      .add_option("--network", arguments->network,
+                  "File of a machine whose network is put in place of that machine's")
+      ->type_name("FILE")
       ->needs(deck);
   command
       .add_option("--devices", arguments->options.devices,

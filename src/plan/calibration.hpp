@@ -5,10 +5,12 @@
 // What is calibrated are the parts of a step: classes of kernels, messages by axis, the
 // host's time beside them. How these make a step (the order of passes, the slowest stage,
 // the update) the model says, so that what it then says of the run itself tells how far
-// it is to be trusted.
+// it is to be trusted. All times are of the run's last start, on whose ranks and layout
+// its kernels were timed.
 #ifndef TRIREME_PLAN_CALIBRATION_HPP_
 #define TRIREME_PLAN_CALIBRATION_HPP_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,30 +19,43 @@
 
 namespace trireme::plan {
 
+// Between neighbouring stages, by themselves, as the run's probe found them.
+struct ProbedMessages {
+  double latency = 0.0;  // seconds of one number
+  double rate = 0.0;     // bytes/s of kProbedBytes
+};
+inline constexpr double kProbedBytes = 8.0 * (1 << 20);
+
 // Seconds of a step, means over the ranks.
 struct RunTimes {
   std::string file;  // of these times, for messages
   int devices = 1;
-  std::string compute;  // the type that the model computes in
-  double step = 0.0;    // all of it
+  std::string compute = {};  // the type that the model computes in
+  double step = 0.0;         // all of it
   // Kernels by class; of passes all that is neither a product nor attention.
   double products = 0.0, attention = 0.0, rows = 0.0, update = 0.0;
   double beside = 0.0;  // the host's, and waits for input
   // Transfers, without waits for late ranks.
   double tensor_messages = 0.0, gradient_messages = 0.0;
+  std::optional<ProbedMessages> stage_messages = {};  // none: the run did not probe them
 };
-// Of an efficiency.json: InputError where it is none, of another schema, or of a start
-// that has not ended, which lacks its kernels.
+// Of an efficiency.json: InputError where it is none, of another schema, of a start that
+// has not ended, which lacks its kernels, or of one that is too short to tell.
 RunTimes run_times(const std::string& text, const std::string& file);
 
 struct Calibration {
   Machine machine;
   std::string file;
   double measured = 0.0, reproduced = 0.0;  // seconds of the run's step
-  // How much longer each part takes than the machine file says; 0: the run has none.
+  // How much longer a part takes than the machine file says; nothing where the run cannot
+  // tell, and the file stands.
   struct Factor {
     std::string part;
-    double factor = 0.0;
+    std::optional<double> factor;
+    // Of messages: the level of the network whose speed it is about, and whether it has
+    // set it. A level has one speed: that of the first part that goes over it.
+    std::string level = {};
+    bool is_applied = true;
   };
   std::vector<Factor> factors;
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -184,34 +185,49 @@ int fewest_inside(const GroupPlace& place, int unit) {
   return fewest;
 }
 
+Crossing collective_crossing(const Machine& machine, const GroupPlace& place) {
+  Crossing crossing;
+  int inside = 1;  // ranks of the group in a unit of the level within, at least
+  for (std::size_t i = 0; i < machine.network.size() && inside < place.ranks; ++i) {
+    const NetworkLevel& level = machine.network[i];
+    const bool is_outermost = i + 1 == machine.network.size();
+    const int here = is_outermost ? place.ranks : fewest_inside(place, level.devices);
+    if (here > inside) {
+      const double bandwidth = inside * level.bandwidth;
+      if (bandwidth < crossing.bandwidth) {
+        crossing.bandwidth = bandwidth;
+        crossing.narrowest = i;
+      }
+      crossing.latency = level.latency;
+    }
+    inside = here;
+  }
+  return crossing;
+}
+
 double collective_seconds(const Machine& machine, const GroupPlace& place,
                           Collective operation, double bytes, double calls) {
   if (place.ranks <= 1) return 0.0;
-  double bandwidth = std::numeric_limits<double>::infinity(), latency = 0.0;
-  int inside = 1;  // ranks of the group in a unit of the level within, at least
-  for (const NetworkLevel& level : machine.network) {
-    const bool is_outermost = &level == &machine.network.back();
-    const int here = is_outermost ? place.ranks : fewest_inside(place, level.devices);
-    if (here > inside) {
-      bandwidth = std::min(bandwidth, inside * level.bandwidth);
-      latency = level.latency;
-    }
-    inside = here;
-    if (inside == place.ranks) break;
-  }
+  const Crossing crossing = collective_crossing(machine, place);
   const double n = place.ranks;
   const double rounds = operation == Collective::all_reduce ? 2.0 : 1.0;
-  return rounds * ((n - 1.0) / n * bytes / bandwidth + calls * latency * std::log2(n));
+  return rounds * ((n - 1.0) / n * bytes / crossing.bandwidth +
+                   calls * crossing.latency * std::log2(n));
 }
 
 // One time for all borders between stages: of the worst, which is the slowest stage's as
 // soon as messages do not hide.
-double message_seconds(const Machine& machine, const GroupPlace& place, double bytes) {
+std::size_t message_level(const Machine& machine, const GroupPlace& place) {
   const auto level = std::ranges::find_if(machine.network, [&](const NetworkLevel& l) {
     return fewest_inside(place, l.devices) == place.ranks;
   });
-  const NetworkLevel& crossed =
-      level == machine.network.end() ? machine.network.back() : *level;
+  const auto last = std::prev(machine.network.end());
+  return static_cast<std::size_t>((level < last ? level : last) -
+                                  machine.network.begin());
+}
+
+double message_seconds(const Machine& machine, const GroupPlace& place, double bytes) {
+  const NetworkLevel& crossed = machine.network[message_level(machine, place)];
   return bytes / crossed.bandwidth + crossed.latency;
 }
 

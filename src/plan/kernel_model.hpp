@@ -15,6 +15,8 @@
 #ifndef TRIREME_PLAN_KERNEL_MODEL_HPP_
 #define TRIREME_PLAN_KERNEL_MODEL_HPP_
 
+#include <cstddef>
+#include <limits>
 #include <string_view>
 
 #include "base/product_shape.hpp"
@@ -45,6 +47,17 @@ double collective_seconds(const Machine& machine, const GroupPlace& place,
                           Collective operation, double bytes, double calls = 1.0);
 // From one rank of such a group to the next: over the level that holds every group whole.
 double message_seconds(const Machine& machine, const GroupPlace& place, double bytes);
+
+// What the collectives of such a group go over: the bandwidth of each of its ranks on the
+// narrowest level that they cross, which that is, from the inside out, and the latency of
+// the outermost. Of one rank: no bandwidth bounds it.
+struct Crossing {
+  double bandwidth = std::numeric_limits<double>::infinity(), latency = 0.0;
+  std::size_t narrowest = 0;
+};
+Crossing collective_crossing(const Machine& machine, const GroupPlace& place);
+// The level that message_seconds() goes over.
+std::size_t message_level(const Machine& machine, const GroupPlace& place);
 
 // Of a model, what a tally does not say of its attention.
 struct AttentionShape {

@@ -576,6 +576,17 @@ Machine load_machine(const std::string& path) {
   return parse_machine(io::read_file(path, "machine file"), path);
 }
 
+Machine with_network(Machine machine, const Machine& other) {
+  machine.network = other.network;
+  machine.network_of = other.name;
+  return machine;
+}
+
+std::string title_of(const Machine& machine) {
+  if (machine.network_of.empty()) return machine.name;
+  return fmt::format("{} with the network of {}", machine.name, machine.network_of);
+}
+
 std::vector<MachineKeyInfo> machine_keys() {
   std::vector<MachineKeyInfo> infos;
   for (const MachineKey& key : table()) infos.push_back(key.info);

@@ -88,6 +88,7 @@ struct Machine {
   std::string name;
   Device device;
   std::vector<NetworkLevel> network;
+  std::string network_of;  // the machine whose network it is; empty: its own
   Software software;
   double storage_bandwidth = 0.0;  // bytes/s that all ranks together write; 0: not known
 };
@@ -98,6 +99,12 @@ struct Machine {
 Machine parse_machine(const std::string& text, const std::string& file);
 // InputError where there is no such file.
 Machine load_machine(const std::string& path);
+
+// The machine with another one's network in place of its own, as many devices as that
+// has.
+Machine with_network(Machine machine, const Machine& other);
+// Its name, and whose network it has.
+std::string title_of(const Machine& machine);
 
 // A key of a machine file, for the page that lists them.
 struct MachineKeyInfo {

@@ -244,6 +244,11 @@ std::vector<std::string> set_shares(Device& device, const TypeTimes& times,
   return {doubts.begin(), doubts.end()};
 }
 
+double memory_of_rank(double bytes, const std::vector<std::string>& hosts, int rank) {
+  const auto sharing = std::ranges::count(hosts, hosts.at(extent(rank)));
+  return bytes / static_cast<double>(sharing);
+}
+
 MeasuredMachine measure_machine(const std::shared_ptr<comm::Communicator>& world,
                                 int rounds) {
   TRIREME_REQUIRE_INPUT(kHostExecution,
@@ -257,8 +262,9 @@ MeasuredMachine measure_machine(const std::shared_ptr<comm::Communicator>& world
   Device& device = machine.device;
   device.name = host.cpu.empty() ? "CPU" : host.cpu;
   device.multiprocessors = host.threads;
-  device.memory =
-      static_cast<double>(host.memory_bytes) / static_cast<double>(world->size());
+  const double mine = memory_of_rank(static_cast<double>(host.memory_bytes),
+                                     world->gather(host.host), world->rank());
+  device.memory = world->all_reduce(mine, comm::Op::min);
   device.tiles = {kTileOfCores};
   std::map<Precision, std::vector<TypeTimes>> times;
   std::vector<double> bandwidths, launches;

@@ -28,13 +28,18 @@ struct TypeTimes {
 std::vector<std::string> set_shares(Device& device, const TypeTimes& times,
                                     config::Precision compute);
 
+// What a rank has of its host's memory, which all ranks there share alike. `hosts`: of
+// all ranks.
+double memory_of_rank(double bytes, const std::vector<std::string>& hosts, int rank);
+
 struct MeasuredMachine {
   Machine machine;
   std::vector<std::string> doubts;  // numbers that cannot be right
 };
-// Collective over the world, whose ranks are the machine's devices: each has its threads,
-// and they exchange messages with each other. Of so many rounds, each of ten seconds, the
-// median counts. InputError in a build for GPUs.
+// Collective over the world, whose ranks are the machine's devices: each has its threads
+// and its part of its host's memory (the least counts), and they exchange messages with
+// each other, on several hosts as on one in a single level. Of so many rounds, each of
+// ten seconds, the median counts. InputError in a build for GPUs.
 MeasuredMachine measure_machine(const std::shared_ptr<comm::Communicator>& world,
                                 int rounds = 5);
 

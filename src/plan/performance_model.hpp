@@ -60,9 +60,11 @@ struct Prediction {
   double hardware_rate() const { return hardware_flops / seconds() / devices; }
 };
 
-// What kernels and tensor messages of a step take, the mean over the stages.
+// What kernels and messages of a step take by themselves, the mean over the stages.
 struct StepKernels {
   TallySeconds passes, update;
+  // Of these, and of the data ranks' messages, what does not travel beside kernels.
+  double tensor_messages = 0.0, gradient_messages = 0.0;
 };
 
 // Layers of each piece of a pipeline, as even as may be: where they do not come out even

@@ -31,9 +31,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kTera = 1e12, kSecondsOfDay = 86400.0;
+constexpr int kValueColumn = 28;
 
 std::string report_line(const std::string& name, const std::string& value) {
-  return fmt::format("  {:<26}{}\n", name, value);
+  return fmt::format("  {:<{}}{}\n", name, kValueColumn - 2, value);
 }
 
 std::string seconds_text(double seconds) {
@@ -155,30 +156,63 @@ std::vector<index_t> dealt_layers(const Machine& machine, const config::Deck& de
   return {dealt.begin(), dealt.end()};
 }
 
+// "1.25 x the time of the machine file", and of messages what became of it.
+std::string factor_text(const Calibration::Factor& factor) {
+  if (!factor.factor) return "as in the machine file; run.probe: true would tell";
+  const std::string text =
+      fmt::format("{:.2f} x the time of the machine file", *factor.factor);
+  if (factor.level.empty()) return text;
+  return text + (factor.is_applied
+                     ? fmt::format(", on {}", factor.level)
+                     : fmt::format("; not applied, as {} has one above", factor.level));
+}
+
 // The machine file of the calibration is what the search went by.
-std::string calibration_text(const Calibration& calibration) {
+std::string calibration_text(const Calibration& calibration, const Machine& machine) {
   std::string text = wrap_lines(fmt::format(
       "calibrated by {}: its step of {} is reproduced as {}, {:+.1f} %; expect other "
       "layouts no nearer\n",
       calibration.file, seconds_text(calibration.measured),
       seconds_text(calibration.reproduced), 100.0 * calibration.error()));
   for (const Calibration::Factor& factor : calibration.factors) {
-    text += report_line(
-        factor.part, fmt::format("{:.2f} x the time of the machine file", factor.factor));
+    text += report_line(factor.part,
+                        wrap_words(factor_text(factor), kScreenColumns, kValueColumn));
   }
-  return text;
+  if (machine.network_of.empty()) return text;
+  return text + wrap_lines(fmt::format("the network of {} is as its file says: factors "
+                                       "of messages are of the run's own network\n",
+                                       machine.network_of));
 }
 
 Json calibration_json(const Calibration& calibration) {
-  Json factors = Json::object();
+  Json factors = Json::object(), levels = Json::object();
   for (const Calibration::Factor& factor : calibration.factors) {
-    factors[key_of(factor.part)] = factor.factor;
+    const std::string key = key_of(factor.part);
+    factors[key] = factor.factor ? Json(*factor.factor) : Json();
+    if (!factor.level.empty() && factor.is_applied) levels[key] = factor.level;
   }
   return {{"from", calibration.file},
           {"step_seconds_measured", calibration.measured},
           {"step_seconds_reproduced", calibration.reproduced},
           {"error", calibration.error()},
-          {"factors", std::move(factors)}};
+          {"factors", std::move(factors)},
+          {"levels", std::move(levels)}};
+}
+
+// What a step has to do, whatever its layout, by keys of the deck: a prediction is of
+// runs whose decks agree in these. Null where the deck leaves a number to the corpus.
+Json work_json(const config::Deck& deck) {
+  const config::ModelConfig& model = deck.model;
+  return {{"model.kind", config::name_of(model.kind)},
+          {"model.layers", model.layers},
+          {"model.hidden", model.hidden},
+          {"model.heads", model.heads},
+          {"model.kv_heads", model.kv_heads},
+          {"model.ffn_hidden", model.ffn_hidden},
+          {"model.sequence", model.sequence},
+          {"model.vocab", model.vocab > 0 ? Json(model.vocab) : Json()},
+          {"batch.global", deck.batch.global},
+          {"precision.compute", config::name_of(deck.precision.compute)}};
 }
 
 double nominal_peak(const Machine& machine, const config::Deck& deck) {
@@ -202,17 +236,17 @@ std::string PlanReport::best_text() const {
   const Prediction& prediction = plan.prediction;
   const double peak = nominal_peak(machine, deck);
   std::string text =
-      options.is_fixed
-          ? fmt::format("deck '{}' on {} of {}\n", deck.name,
-                        format_plural(options.devices, "device"), machine.name)
-          : fmt::format("deck '{}' on {} of {}: of {} {} fit\n", deck.name,
-                        format_plural(options.devices, "device"), machine.name,
-                        format_plural(result.legal, "layout"),
+      fmt::format("deck '{}' on {} of {}", deck.name,
+                  format_plural(options.devices, "device"), title_of(machine));
+  if (!options.is_fixed) {
+    text += fmt::format(": of {} {} fit", format_plural(result.legal, "layout"),
                         format_grouped(result.fitting));
+  }
+  text = wrap_lines(text + "\n");
   if (machine.software.is_other()) {
     text += fmt::format("as with {} in place of Trireme\n", machine.software.name);
   }
-  if (calibration) text += calibration_text(*calibration);
+  if (calibration) text += calibration_text(*calibration, machine);
   text += options.is_fixed ? "\nlayout of the deck\n" : "\nfastest layout\n";
   text += report_line("tensor x pipeline x data", plan.layout.grid_text());
   text += fmt::format("      {}\n", plan.layout.text());
@@ -289,7 +323,10 @@ std::string PlanReport::json() const {
   }
   const Json result_json = {
       {"deck", deck.name},
+      {"work", work_json(deck)},
+      {"resolved_deck", config::resolved_text(deck)},
       {"machine", machine.name},
+      {"network_of", machine.network_of.empty() ? Json() : Json(machine.network_of)},
       {"devices", options.devices},
       {"fixed", options.is_fixed},
       {"legal", result.legal},
@@ -307,7 +344,7 @@ std::string PlanReport::json() const {
 std::string PlanReport::deck_text() const {
   const Plan& plan = best();
   return fmt::format("# Layout for {} of {} by trireme plan: {}, {}.\n",
-                     format_plural(options.devices, "device"), machine.name,
+                     format_plural(options.devices, "device"), title_of(machine),
                      plan.layout.grid_text(), plan.layout.text()) +
          config::resolved_text(deck);
 }
@@ -316,7 +353,7 @@ PlanReport make_plan(const config::Deck& deck, const Machine& machine,
                      const PlanOptions& options) {
   require_plannable(deck);
   TRIREME_REQUIRE_INPUT(options.devices <= machine.network.back().devices,
-                        "{} has {}, {} are asked for", machine.name,
+                        "{} has {}, {} are asked for", title_of(machine),
                         format_plural(machine.network.back().devices, "device"),
                         options.devices);
   PlanReport report{.machine = machine,

@@ -1,6 +1,9 @@
 // `trireme plan`: predictions, the search, its deck, and what it refuses.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "regression/cli/workplace.hpp"
 
@@ -119,7 +122,14 @@ TEST_F(PlanFromARun, SaysHowWellItReproducesTheRun) {
   const json plan = json::parse(slurp(file));
   const json& calibration = plan["calibration"];
   EXPECT_EQ(calibration["from"], report().string());
-  EXPECT_EQ(calibration["step_seconds_measured"], run["rates"]["step_seconds_mean"]);
+  // All of a step of this start, the mean of its ranks.
+  double step = 0.0;
+  for (const auto& [part, seconds] : run["this_start"]["stages"][0]["seconds"].items()) {
+    const std::set<std::string> between = {"warm_up", "validation", "checkpoint",
+                                           "sample", "other"};
+    if (!between.contains(part)) step += seconds.get<double>();
+  }
+  EXPECT_NEAR(calibration["step_seconds_measured"].get<double>(), step, 1e-9);
   EXPECT_NEAR(calibration["error"].get<double>(),
               calibration["step_seconds_reproduced"].get<double>() /
                       calibration["step_seconds_measured"].get<double>() -
@@ -130,11 +140,46 @@ TEST_F(PlanFromARun, SaysHowWellItReproducesTheRun) {
   EXPECT_NEAR(plan["plans"][0]["step_seconds"].get<double>(),
               calibration["step_seconds_reproduced"].get<double>(), 1e-9);
   // Of other layouts, on as many devices and on fewer, and with another network.
-  for (const char* devices : {"1", "2"}) {
-    const RunResult other = plan_from(report(), {"--devices", devices});
+  const fs::path other_network = scratch_ / "network.yaml";
+  spill(other_network, "base: " + host() +
+                           "\nname: a faster one\nnetwork:\n  levels: [{name: switch, "
+                           "devices: 16, bandwidth: 10e9, latency: 1e-6}]\n");
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--devices", "1"},
+        {"--devices", "2"},
+        {"--network", other_network, "--devices", "8"}}) {
+    const RunResult other = plan_from(report(), more);
     EXPECT_EQ(other.status, 0) << other.err;
     EXPECT_THAT(other.out, HasSubstr("calibrated by"));
   }
+}
+
+// Messages take what the other network's file says, and kernels what the run found.
+TEST_F(PlanFromARun, IsOfAnotherNetwork) {
+  run_of_two();
+  const fs::path file = scratch_ / "plan.json";
+  const auto parts = [&](const std::vector<std::string>& more) -> json {
+    std::vector<std::string> arguments = {"--devices",       "2",      "--fixed", "--set",
+                                          "parallel.data=2", "--json", file};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const RunResult plan = plan_from(run_dir(), arguments);
+    EXPECT_EQ(plan.status, 0) << plan.err;
+    return json::parse(slurp(file))["plans"][0]["parts"];
+  };
+  const json own = parts({}), as_in_file = parts({"--network", host()});
+  EXPECT_EQ(as_in_file["compute"], own["compute"]);
+  EXPECT_EQ(as_in_file["optimizer"], own["optimizer"]);
+  const fs::path slower = scratch_ / "slower.yaml";
+  spill(slower, "base: " + host() +
+                    "\nname: a slower one\nnetwork:\n  levels: [{name: switch, devices: "
+                    "16, bandwidth: 0.197e9, latency: 7.5e-6}]\n");
+  const json ten_times = parts({"--network", slower});
+  EXPECT_NEAR(ten_times["data_messages"].get<double>(),
+              10.0 * as_in_file["data_messages"].get<double>(),
+              1e-6 * ten_times["data_messages"].get<double>());
+  EXPECT_EQ(ten_times["compute"], own["compute"]);
+  expect_refusal(plan_from(run_dir(), {"--network", scratch_ / "none.yaml"}),
+                 {"none.yaml"});
 }
 
 TEST_F(PlanFromARun, RefusesWhatIsNoRunOfItsDeck) {
@@ -153,8 +198,14 @@ TEST_F(PlanFromARun, RefusesWhatIsNoRunOfItsDeck) {
   wrong["run"]["compute"] = "bfloat16";
   refuse(wrong, "computes in float32");
   wrong = run;
-  wrong["rates"].erase("step_seconds_mean");
-  refuse(wrong, "step_seconds_mean");
+  wrong["this_start"].erase("stages");
+  refuse(wrong, "stages");
+  wrong = run;
+  wrong["this_start"]["steps"] = 4;
+  refuse(wrong, "is of a start of 4 steps");
+  wrong = run;
+  wrong["kernels"]["steps_profiled"] = 2;
+  refuse(wrong, "has times of kernels of 2 steps");
   refuse(json::array({1, 2}), "is no efficiency.json of a run");
   spill(report(), run.dump());
   fs::remove(run_dir() / "deck.yaml");

@@ -5,7 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
 
 #include "plan/performance_model.hpp"
 #include "schedule/balance.hpp"
@@ -16,6 +21,7 @@ namespace trireme::plan {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -53,8 +59,20 @@ RunTimes times_on(const Machine& machine, const config::Deck& deck) {
           .rows = kernels.passes.rows,
           .update = kernels.update.kernels(),
           .beside = prediction.parts.other,
-          .tensor_messages = kernels.passes.tensor_messages,
-          .gradient_messages = prediction.parts.data_messages};
+          .tensor_messages = kernels.tensor_messages,
+          .gradient_messages = kernels.gradient_messages};
+}
+
+void slow_down(NetworkLevel& level, double factor) {
+  level.bandwidth /= factor;
+  level.latency *= factor;
+}
+
+const Calibration::Factor& factor_of(const Calibration& found, const std::string& part) {
+  for (const Calibration::Factor& factor : found.factors) {
+    if (factor.part == part) return factor;
+  }
+  throw std::out_of_range("no factor of " + part);
 }
 
 // The real machine has slower products, faster passes over memory and a slower network:
@@ -86,14 +104,121 @@ TEST(Calibration, FindsWhatTheRunFound) {
 
 TEST(Calibration, MessagesSlowTheirLevelDown) {
   Machine real = machine();
-  real.network.front().bandwidth /= 3.0;
-  real.network.front().latency *= 3.0;
+  slow_down(real.network.front(), 3.0);
   const config::Deck run = deck_of_layout(1, 1, 8);
   const Calibration found = calibrate(machine(), run, times_on(real, run));
   EXPECT_NEAR(found.machine.network.front().bandwidth / real.network.front().bandwidth,
               1.0, 0.05);
   EXPECT_EQ(found.machine.network.back().bandwidth, machine().network.back().bandwidth);
   EXPECT_NEAR(found.error(), 0.0, 0.01);
+  EXPECT_NEAR(*factor_of(found, "gradient messages").factor, 3.0, 0.01);
+  EXPECT_EQ(factor_of(found, "gradient messages").level, "NVLink");
+}
+
+// Tensor ranks in a node, data ranks on several: each kind of messages has a level of its
+// own, and either may be slower or faster than its file says.
+TEST(Calibration, EachKindOfMessagesSetsItsLevel) {
+  Machine real = machine();
+  slow_down(real.network.front(), 0.8);
+  slow_down(real.network.back(), 3.0);
+  const config::Deck run = deck_of_layout(8, 1, 2);
+  const Calibration found = calibrate(machine(), run, times_on(real, run));
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(found.machine.network[i].bandwidth / real.network[i].bandwidth, 1.0,
+                0.01);
+    EXPECT_NEAR(found.machine.network[i].latency / real.network[i].latency, 1.0, 0.01);
+  }
+  EXPECT_EQ(factor_of(found, "tensor messages").level, "NVLink");
+  EXPECT_EQ(factor_of(found, "gradient messages").level, "InfiniBand");
+  EXPECT_TRUE(factor_of(found, "gradient messages").is_applied);
+  EXPECT_NEAR(found.error(), 0.0, 0.005);
+  const config::Deck other = deck_of_layout(1, 1, 32);
+  const auto seconds = [&](const Machine& of) {
+    return PerformanceModel(of, other).predict(other, Schedule::of_run).seconds();
+  };
+  EXPECT_NEAR(seconds(found.machine) / seconds(real), 1.0, 0.01);
+  EXPECT_GT(seconds(real) / seconds(machine()), 1.05);
+}
+
+// A level has one speed: where both kinds go over it, that of tensor messages.
+TEST(Calibration, ALevelThatIsSharedIsSetOnce) {
+  const config::Deck run = deck_of_layout(2, 1, 4);
+  RunTimes times = times_on(machine(), run);
+  times.tensor_messages *= 2.0;
+  times.gradient_messages *= 5.0;
+  const Calibration found = calibrate(machine(), run, times);
+  EXPECT_NEAR(
+      machine().network.front().bandwidth / found.machine.network.front().bandwidth, 2.0,
+      0.01);
+  EXPECT_TRUE(factor_of(found, "tensor messages").is_applied);
+  EXPECT_FALSE(factor_of(found, "gradient messages").is_applied);
+  EXPECT_NEAR(*factor_of(found, "gradient messages").factor, 5.0, 0.01);
+}
+
+// Messages that are faster than their file says, beyond what the level within a node lets
+// through: then both are faster.
+TEST(Calibration, AGroupOverTwoLevelsIsAsFastAsBoth) {
+  Machine slow = machine();
+  slow.network.front().bandwidth = 2.0 * slow.network.back().bandwidth;
+  slow.network.back().bandwidth /= 8.0;
+  const config::Deck run = deck_of_layout(1, 1, 16);
+  const Calibration found = calibrate(slow, run, times_on(machine(), run));
+  EXPECT_NEAR(collective_crossing(found.machine, places_of(run).gradient).bandwidth /
+                  collective_crossing(machine(), places_of(run).gradient).bandwidth,
+              1.0, 0.05);
+}
+
+// What the probe found of a message between stages, whatever stages waited.
+TEST(Calibration, MessagesBetweenStagesAreAsProbed) {
+  Machine real = machine();
+  real.network.back().bandwidth /= 2.0;
+  real.network.back().latency *= 2.0;
+  const config::Deck run = deck_of_layout(8, 2, 1);
+  RunTimes times = times_on(real, run);
+  const double seconds = message_seconds(real, places_of(run).pipeline, kProbedBytes);
+  const Calibration unknown = calibrate(machine(), run, times);
+  EXPECT_EQ(unknown.machine.network.back().bandwidth, machine().network.back().bandwidth);
+  EXPECT_FALSE(factor_of(unknown, "pipeline messages").factor);
+  times.stage_messages = {.latency = real.network.back().latency,
+                          .rate = kProbedBytes / seconds};
+  const Calibration found = calibrate(machine(), run, times);
+  EXPECT_NEAR(found.machine.network.back().bandwidth, real.network.back().bandwidth, 1.0);
+  EXPECT_EQ(found.machine.network.back().latency, real.network.back().latency);
+  EXPECT_NEAR(*factor_of(found, "pipeline messages").factor, 2.0, 1e-9);
+  EXPECT_EQ(factor_of(found, "pipeline messages").level, "InfiniBand");
+}
+
+// What messages reached in steps goes before what one reached by itself.
+TEST(Calibration, GradientsGoBeforeTheProbe) {
+  const config::Deck run = deck_of_layout(8, 2, 2);
+  RunTimes times = times_on(machine(), run);
+  times.stage_messages = {.latency = 1e-6, .rate = 1e9};
+  const Calibration found = calibrate(machine(), run, times);
+  EXPECT_EQ(factor_of(found, "gradient messages").level, "InfiniBand");
+  EXPECT_TRUE(factor_of(found, "gradient messages").is_applied);
+  EXPECT_EQ(factor_of(found, "pipeline messages").level, "InfiniBand");
+  EXPECT_FALSE(factor_of(found, "pipeline messages").is_applied);
+  EXPECT_NEAR(found.machine.network.back().bandwidth, machine().network.back().bandwidth,
+              1.0);
+}
+
+// Another network is as its own file says; what the run found of the devices stays.
+TEST(Calibration, AnotherNetworkIsAsItsFileSays) {
+  Machine real = machine();
+  slow_down(real.network.front(), 3.0);
+  real.device.gemm_share.fp16 *= 0.8;
+  const config::Deck run = deck_of_layout(1, 1, 8);
+  const Calibration found = calibrate(machine(), run, times_on(real, run));
+  const Machine other = with_network(found.machine, machine());
+  EXPECT_EQ(other.network.front().bandwidth, machine().network.front().bandwidth);
+  EXPECT_EQ(other.device.gemm_share.fp16, found.machine.device.gemm_share.fp16);
+  Machine ideal = real;
+  ideal.network = machine().network;
+  const auto seconds = [&](const Machine& of) {
+    return PerformanceModel(of, run).predict(run, Schedule::of_run).seconds();
+  };
+  EXPECT_NEAR(seconds(other) / seconds(ideal), 1.0, 0.01);
+  EXPECT_LT(seconds(other), 0.99 * seconds(found.machine));
 }
 
 // The host's time between kernels is there in every micro-batch.
@@ -107,40 +232,68 @@ TEST(Calibration, TheHostsTimeStays) {
   EXPECT_NEAR(found.error(), 0.0, 0.05);
 }
 
+// The second start of a run, of which the first was four times as slow.
 json report() {
+  const json first = {{"passes", 1.25},  {"optimizer", 0.0625}, {"input", 0.0625},
+                      {"host", 0.25},    {"warm_up", 4.0},      {"validation", 2.0},
+                      {"gradient", 0.3}, {"world", 0.075}};
+  const json last = {{"passes", 1.5},   {"optimizer", 0.0625}, {"input", 0.0625},
+                     {"host", 0.125},   {"warm_up", 4.0},      {"validation", 2.0},
+                     {"gradient", 0.2}, {"world", 0.05}};
   return {{"schema_version", 1},
-          {"run", {{"devices", 2}, {"compute", "float32"}}},
+          {"run", {{"devices", 4}, {"compute", "float32"}, {"starts", 2}}},
+          {"machine", {{"links", json::array()}}},
           {"identity", json::object()},
-          {"steps", 10},
-          {"rates", {{"step_seconds_mean", 2.0}}},
+          {"steps", 40},
+          {"rates", {{"step_seconds_mean", 7.0}}},
+          {"this_start",
+           {{"steps", 10},
+            {"stages",
+             {{{"stage", 0}, {"ranks", 1}, {"seconds", first}},
+              {{"stage", 1}, {"ranks", 3}, {"seconds", last}}}}}},
           {"kernels",
-           {{"classes",
+           {{"steps_profiled", 4},
+            {"classes",
              {{{"name", "products"}, {"seconds", 1.0}},
               {{"name", "attention"}, {"seconds", 0.25}},
               {{"name", "norms"}, {"seconds", 0.125}},
               {{"name", "copies"}, {"seconds", 0.125}},
               {{"name", "optimizer"}, {"seconds", 0.0625}}}}}},
           {"device_seconds",
-           {{"parts", {{"host", 2.0}, {"input", 1.0}}},
+           {{"parts", {{"host", 300.0}, {"input", 100.0}}},
             {"messages",
              {{"gradient",
-               {{"device_seconds", 8.0},
+               {{"device_seconds", 800.0},
                 {"sampled_skew_seconds", 0.75},
                 {"sampled_transfer_seconds", 0.25}}}}}}}};
 }
 
+// Of the last start alone, as its kernels are: means over the ranks, of which the second
+// stage has three.
 TEST(Calibration, ReadsWhatARunReports) {
   const RunTimes times = run_times(report().dump(), "runs/a/efficiency.json");
-  EXPECT_EQ(times.devices, 2);
+  EXPECT_EQ(times.devices, 4);
   EXPECT_EQ(times.compute, "float32");
-  EXPECT_EQ(times.step, 2.0);
+  EXPECT_NEAR(times.step, 2.0, 1e-12);
   EXPECT_EQ(times.products, 1.0);
   EXPECT_EQ(times.attention, 0.25);
   EXPECT_EQ(times.rows, 0.25);
   EXPECT_EQ(times.update, 0.0625);
-  EXPECT_EQ(times.beside, 0.15);
-  EXPECT_EQ(times.gradient_messages, 0.1);
+  EXPECT_NEAR(times.beside, 0.21875, 1e-12);
+  EXPECT_NEAR(times.gradient_messages, 0.25 * 0.225, 1e-12);
   EXPECT_EQ(times.tensor_messages, 0.0);
+  EXPECT_FALSE(times.stage_messages);
+  json probed = report();
+  probed["machine"]["links"] = {
+      {{"axis", "gradient"}, {"latency_seconds", 1.0}, {"payload_bytes_per_second", 1.0}},
+      {{"axis", "pipeline"},
+       {"latency_seconds", 2e-6},
+       {"payload_bytes_per_second", 5e9}}};
+  const std::optional<ProbedMessages> found =
+      run_times(probed.dump(), "e.json").stage_messages;
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->latency, 2e-6);
+  EXPECT_EQ(found->rate, 5e9);
 }
 
 TEST(Calibration, RefusesWhatDoesNotSayIt) {
@@ -159,13 +312,34 @@ TEST(Calibration, RefusesWhatDoesNotSayIt) {
   bad.erase("device_seconds");
   refused(bad, "has no 'device_seconds'");
   bad = report();
-  bad["rates"]["step_seconds_mean"] = "fast";
-  refused(bad, "step_seconds_mean");
+  bad["this_start"]["stages"][1]["seconds"]["host"] = "long";
+  refused(bad, "host");
   bad = report();
-  bad["steps"] = 0;
-  refused(bad, "has no steps");
+  bad["this_start"]["stages"] = json::array();
+  refused(bad, "has no stages");
+  bad = report();
+  bad.erase("this_start");
+  refused(bad, "has no 'this_start'");
   EXPECT_THAT([] { run_times("{\"a\": ", "e.json"); },
               ThrowsMessage<InputError>(HasSubstr("e.json:1")));
+}
+
+// Few steps say nothing of a mean, and fewer than three of what their kernels take.
+TEST(Calibration, RefusesShortStarts) {
+  const auto refused = [](const json& bad, const char* part) {
+    EXPECT_THAT([&] { run_times(bad.dump(), "e.json"); },
+                ThrowsMessage<InputError>(
+                    AllOf(HasSubstr(part), HasSubstr("train for 10 steps or more in"))));
+  };
+  json bad = report();
+  bad["this_start"]["steps"] = 2;
+  refused(bad, "'e.json' is of a start of 2 steps, too few to plan by");
+  bad = report();
+  bad["kernels"]["steps_profiled"] = 2;
+  refused(bad, "'e.json' has times of kernels of 2 steps, 3 are needed");
+}
+
+TEST(Calibration, RefusesAnotherDeck) {
   const config::Deck deck = deck_of_layout(1, 1, 8);
   EXPECT_THAT(
       [&] { calibrate(machine(), deck, {.file = "e.json", .devices = 4, .step = 1.0}); },

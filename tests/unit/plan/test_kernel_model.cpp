@@ -119,6 +119,23 @@ TEST(KernelModelCollectives, OfSmallBuffersTakeLatencyAlone) {
   EXPECT_NEAR(collective_seconds(machine, {4, 8}, all_gather, 0.0), 2e-4, 1e-12);
 }
 
+// The level that a group's messages are as slow as: that of its node, the fabric between
+// nodes, and the node's again where eight adapters together are faster than its link.
+TEST(KernelModelCollectives, HaveANarrowestLevel) {
+  Machine machine = round_machine();
+  EXPECT_EQ(collective_crossing(machine, {8, 1}).narrowest, 0u);
+  EXPECT_EQ(collective_crossing(machine, {4, 8}).narrowest, 1u);
+  const Crossing both = collective_crossing(machine, {64, 1});
+  EXPECT_EQ(both.narrowest, 1u);
+  EXPECT_EQ(both.bandwidth, 8e10);
+  EXPECT_EQ(both.latency, 1e-4);
+  machine.network.front().bandwidth = 5e10;
+  EXPECT_EQ(collective_crossing(machine, {64, 1}).narrowest, 0u);
+  EXPECT_EQ(collective_crossing(machine, {64, 1}).latency, 1e-4);
+  EXPECT_EQ(message_level(machine, {2, 1}), 0u);
+  EXPECT_EQ(message_level(machine, {2, 8}), 1u);
+}
+
 TEST(KernelModelMessages, CrossTheLevelBetweenTheRanks) {
   const Machine machine = round_machine();
   EXPECT_DOUBLE_EQ(message_seconds(machine, {2, 1}, 1e11), 1.0 + 1e-5);

@@ -261,6 +261,24 @@ TEST(MachineErrors, AreOfTextsThatAreNoMachine) {
   EXPECT_THROW(load_machine("no such file.yaml"), InputError);
 }
 
+// Devices and software stay: only what is between the devices is another one's.
+TEST(Machine, MayHaveAnothersNetwork) {
+  const Machine own = parse_machine(small_file(), "small.yaml");
+  Machine other = own;
+  other.name = "large";
+  other.device.memory *= 2.0;
+  other.software.step_seconds = 1.0;
+  other.network = {{"switch", 128, 25e9, 2e-6}};
+  EXPECT_EQ(title_of(own), "small");
+  const Machine both = with_network(own, other);
+  EXPECT_EQ(title_of(both), "small with the network of large");
+  ASSERT_EQ(both.network.size(), 1u);
+  EXPECT_EQ(both.network.front().name, "switch");
+  EXPECT_EQ(both.network.front().devices, 128);
+  EXPECT_EQ(both.device.memory, own.device.memory);
+  EXPECT_EQ(both.software.step_seconds, own.software.step_seconds);
+}
+
 const char* const kKeysIntroduction = R"(# Machine files: every key
 
 <!-- Written by the program from its own table of keys (src/plan/machine.cpp). After a change there:
@@ -277,6 +295,33 @@ for all, or as a map: `{fp32: 0.9, bf16: 0.8}`.
 |---|---|---|---|---|
 )";
 
+const char* const kAMachineOfGpus = R"(
+## A machine of GPUs
+
+`trireme plan --measure` makes the file of hosts. One with GPUs is written by hand; begin with the nearest of
+`inputs/machines/` as its `base`, and change what is measured otherwise. `trireme_micro` is
+[built for the GPU](../perf/README.md#kernels), `all_reduce_perf` is of NVIDIA's nccl-tests.
+
+| Key | Where it comes from |
+|---|---|
+| `device.memory`, `device.multiprocessors`, `device.nominal_peak` | the data sheet, without sparsity; of the memory what `nvidia-smi` shows as total. `device.reserved`: what it shows as used by a rank that trains, less the memory of the run's own table |
+| `device.gemm_peak` | `float matrix product` and `bf16 matrix product` in the head of `trireme_micro` (products of 8192³, which are also the peak in the banner of a run) |
+| `device.gemm_share` | `of_gemm` of `trireme_micro --benchmark_filter='linear_.*bf16.*50304' --benchmark_min_time=30`: large products at the clock of a device under load; at most 1 |
+| `device.tiles`, `device.wave` | assumed, as in the files there: `--from` corrects what is wrong of both together, by `device.gemm_share` |
+| `device.bandwidth` | `memory triad` in the same head |
+| `device.row_share` | the mean of `of_triad` of `--benchmark_filter='bf16>/65536'`, kernels whose rows lie in no cache |
+| `device.update_share` | `of_triad` of `--benchmark_filter='adamw.bf16'` |
+| `device.attention_share` | `of_gemm` of `--benchmark_filter='attention<bf16, kMatrices, both>/batch:1/sequence:2048/dropout:0'`, divided by `device.gemm_share` |
+| `device.launch` | `seconds` of `--benchmark_filter='copy_rows<bf16>/1024'`, 3 MB, less what these take at `device.bandwidth` |
+| `network.levels` | in a node `all_reduce_perf -b 8 -e 1G -f 2 -g N`: `bandwidth` is `busbw` of the largest, `latency` is `time` of the smallest, divided by 2 log2 N. Between nodes the same with one rank on each of several; with all ranks of each node `busbw` is so many times the bandwidth of a device |
+| `software.data_overlap` | `hidden` of `Data` in [the table of messages](runs.md#on-the-terminal) at the end of a run, or 0.5 as assumed there |
+| `storage.write_bandwidth` | `save` of `trireme_checkpoints DIRECTORY`, in GB/s of all its ranks: as many as write at a time |
+
+Then train a small model for some hundred steps with `run.probe: true` and plan by it
+([`--from`](planner.md#by-a-run-of-ones-own)): a part that took more than a fifth longer or shorter than the file says is a number to
+measure again.
+)";
+
 std::string page_of_machine_keys() {
   std::string page = kKeysIntroduction;
   for (const MachineKeyInfo& key : machine_keys()) {
@@ -285,7 +330,7 @@ std::string page_of_machine_keys() {
                         key.default_value.empty() ? "must be given" : key.default_value,
                         key.allowed, key.description);
   }
-  return page;
+  return page + kAMachineOfGpus;
 }
 
 TEST(MachinePage, IsWhatTheTableSays) {

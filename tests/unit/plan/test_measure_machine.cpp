@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "base/exec.hpp"
 #include "comm/self_communicator.hpp"
 #include "config/load.hpp"
@@ -113,6 +116,14 @@ TEST(MeasureMachineShares, SayWhatCannotBe) {
   EXPECT_EQ(device.row_share.fp32, 20.0);
   EXPECT_THAT(machine_text(Machine{}, {"row_share.fp32"}),
               ::testing::HasSubstr("Measure again: row_share.fp32."));
+}
+
+// Ranks of other hosts take nothing of this one's memory.
+TEST(MeasureMachine, SharesAHostsMemoryAmongItsOwnRanks) {
+  const std::vector<std::string> hosts = {"a", "a", "b", "a"};
+  EXPECT_EQ(memory_of_rank(12e9, hosts, 0), 4e9);
+  EXPECT_EQ(memory_of_rank(12e9, hosts, 3), 4e9);
+  EXPECT_EQ(memory_of_rank(12e9, hosts, 2), 12e9);
 }
 
 // What is found is a machine that files may describe, on which steps can be predicted.

@@ -51,20 +51,55 @@ TEST(PlanReport, FitsItsScreen) {
 TEST(PlanReport, SaysByWhichRunItIsCalibrated) {
   PlanReport report = planned_175b(true);
   EXPECT_THAT(report.text(), Not(HasSubstr("calibrated")));
-  report.calibration = Calibration{.machine = report.machine,
-                                   .file = "runs/some-run-of-last-week/efficiency.json",
-                                   .measured = 20.0,
-                                   .reproduced = 21.0,
-                                   .factors = {{"products", 1.25}}};
+  report.calibration = Calibration{
+      .machine = report.machine,
+      .file = "runs/some-run-of-last-week/efficiency.json",
+      .measured = 20.0,
+      .reproduced = 21.0,
+      .factors = {{.part = "products", .factor = 1.25},
+                  {.part = "tensor messages", .factor = 2.0, .level = "NVLink"},
+                  {.part = "gradient messages",
+                   .factor = 3.0,
+                   .level = "NVLink",
+                   .is_applied = false},
+                  {.part = "pipeline messages", .factor = {}}}};
   EXPECT_THAT(report.text(),
               AllOf(HasSubstr("calibrated by runs/some-run-of-last-week/efficiency.json"),
-                    HasSubstr("+5.0 %"), HasSubstr("1.25 x the time")));
+                    HasSubstr("+5.0 %"), HasSubstr("1.25 x the time"),
+                    HasSubstr("2.00 x the time of the machine file, on NVLink"),
+                    HasSubstr("3.00 x the time of the machine file; not applied,"),
+                    HasSubstr("as in the machine file; run.probe: true would tell")));
   for (const std::string_view line : lines_of(report.text())) {
     EXPECT_LE(line.size(), 80u) << line;
   }
   const nlohmann::json json = nlohmann::json::parse(report.json());
   EXPECT_NEAR(json["calibration"]["error"].get<double>(), 0.05, 1e-12);
   EXPECT_EQ(json["calibration"]["factors"]["products"], 1.25);
+  EXPECT_EQ(json["calibration"]["factors"]["gradient_messages"], 3.0);
+  EXPECT_TRUE(json["calibration"]["factors"]["pipeline_messages"].is_null());
+  EXPECT_EQ(json["calibration"]["levels"],
+            nlohmann::json({{"tensor_messages", "NVLink"}}));
+}
+
+// Whose network it has is said by the text, the JSON and the deck; and that the factors
+// of messages are not of that one.
+TEST(PlanReport, SaysWhoseNetworkTheMachineHas) {
+  PlanReport report = planned_175b(true);
+  EXPECT_TRUE(nlohmann::json::parse(report.json())["network_of"].is_null());
+  report.machine = with_network(report.machine, test::machine_named("perlmutter-gpu"));
+  EXPECT_THAT(report.text(), HasSubstr("network of Perlmutter GPU"));
+  EXPECT_THAT(report.text(), Not(HasSubstr("factors of messages")));
+  EXPECT_THAT(report.deck_text(), HasSubstr("with the network of Perlmutter GPU"));
+  EXPECT_EQ(nlohmann::json::parse(report.json())["network_of"], "Perlmutter GPU");
+  report.calibration = Calibration{.machine = report.machine,
+                                   .file = "efficiency.json",
+                                   .measured = 20.0,
+                                   .reproduced = 21.0,
+                                   .factors = {}};
+  EXPECT_THAT(report.text(), HasSubstr("factors of messages are"));
+  for (const std::string_view line : lines_of(report.text())) {
+    EXPECT_LE(line.size(), 80u) << line;
+  }
 }
 
 TEST(PlanReport, HasTheBestAndTheOthers) {
@@ -109,6 +144,14 @@ TEST(PlanReport, IsJson) {
   EXPECT_FALSE(json["plans"].back()["loses"].empty());
   EXPECT_EQ(json["machine_file"]["device.memory"], 85.8e9);
   EXPECT_EQ(json["machine_file"]["network.levels"][1]["name"], "InfiniBand");
+  EXPECT_EQ(json["work"]["model.layers"], 96);
+  EXPECT_EQ(json["work"]["model.hidden"], 12288);
+  EXPECT_EQ(json["work"]["model.heads"], 96);
+  EXPECT_EQ(json["work"]["model.sequence"], 2048);
+  EXPECT_EQ(json["work"]["model.vocab"], 51200);
+  EXPECT_EQ(json["work"]["batch.global"], 512);
+  EXPECT_EQ(json["work"]["precision.compute"], "fp16");
+  EXPECT_EQ(config::parse_resolved(json["resolved_deck"], 256).model.hidden, 12288);
   for (const auto& large : json["too_large"]) {
     EXPECT_EQ(large["excess"].get<double>(),
               large["memory"]["total"].get<double>() - 85.8e9);
