@@ -331,7 +331,7 @@ void StartAccount::add(const std::vector<RankAccount::Taken>& ranks,
 
 void StartAccount::add_step(const std::vector<RankAccount::Taken>& ranks,
                             std::size_t step) {
-  double busiest = 0.0, longest = 0.0;
+  double busiest = 0.0, longest = 0.0, all = 0.0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const PartSeconds& mine = ranks[r].steps[step].seconds;
     totals_[r] += mine;
@@ -340,6 +340,7 @@ void StartAccount::add_step(const std::vector<RankAccount::Taken>& ranks,
     sums_.device.computing += mine.compute();
     busiest = std::max(busiest, mine.busy());
     longest = std::max(longest, mine.step());
+    all += mine.step();
     for (const TimePart part : kBusyParts) {
       sums_.seconds[std::string(name_of(part))] += mine[part];
     }
@@ -349,7 +350,7 @@ void StartAccount::add_step(const std::vector<RankAccount::Taken>& ranks,
   }
   sums_.device.slowest_step += ranks_ * busiest;
   sums_.steps += 1.0;
-  sums_.seconds_of_steps += longest;
+  sums_.seconds_of_steps += all / ranks_;
   ++sums_.step_bins[Account::bin_of(longest)];
   // Who comes last waits for the transfer alone.
   std::vector<double> least(ranks.size());

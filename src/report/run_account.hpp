@@ -63,7 +63,7 @@ struct Account {
   // counts from there on. It is also how a run is told from one that branched off it.
   double began = 0.0;
   double steps = 0.0, samples = 0.0, tokens = 0.0;
-  double seconds_of_steps = 0.0;  // one after the other, each on its slowest rank
+  double seconds_of_steps = 0.0;  // one after the other, the ranks' mean
   // Of what is metered, and the tokens that were made there meanwhile.
   double joules = 0.0, metered_tokens = 0.0;
   FlopCounts flops;

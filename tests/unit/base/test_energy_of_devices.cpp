@@ -13,7 +13,7 @@ const char* fake_library() {
   return path != nullptr ? path : "TRIREME_FAKE_NVML is not set";
 }
 
-TEST(DeviceEnergy, IsWhatWasDrawnSinceTheLastLook) {
+TEST(EnergyOfDevices, IsWhatWasDrawnSinceTheLastLook) {
   DeviceEnergy energy("GPU-one", fake_library());
   ASSERT_TRUE(energy.is_known());
   EXPECT_DOUBLE_EQ(energy.take_joules(), 1.5);
@@ -25,7 +25,7 @@ TEST(DeviceEnergy, IsWhatWasDrawnSinceTheLastLook) {
   EXPECT_DOUBLE_EQ(energy.take_joules(), 1.5) << "and nothing is lost";
 }
 
-TEST(DeviceEnergy, OfWhatIsNotThereIsNotKnown) {
+TEST(EnergyOfDevices, OfWhatIsNotThereIsNotKnown) {
   EXPECT_FALSE(DeviceEnergy("", fake_library()).is_known()) << "no device";
   EXPECT_FALSE(DeviceEnergy("GPU-two", fake_library()).is_known()) << "another device";
   DeviceEnergy none("GPU-one", "libtrireme-no-such-library.so.1");
