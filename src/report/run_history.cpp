@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -303,11 +304,13 @@ double RunHistory::seconds_down() const {
 }
 
 double process_age() {
-  // proc(5): field 22 is the start in clock ticks since boot; names may have spaces.
-  std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
+  // proc(5): field 22 is the start in clock ticks since boot; names may have spaces. What
+  // has passed since boot is asked from the clock: /proc/uptime has hundredths alone, and
+  // two ages that differ by what passed between them make the parts of a start add up.
+  std::ifstream stat("/proc/self/stat");
   std::string text;
-  double up = 0.0;
-  if (!std::getline(stat, text) || !(uptime >> up)) return 0.0;
+  timespec up{};
+  if (!std::getline(stat, text) || ::clock_gettime(CLOCK_BOOTTIME, &up) != 0) return 0.0;
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0.0;
   std::istringstream fields(text.substr(name_end + 1));
@@ -317,7 +320,10 @@ double process_age() {
   char* end = nullptr;
   const double ticks = std::strtod(field.c_str(), &end);
   if (end == field.c_str()) return 0.0;
-  return std::max(0.0, up - ticks / static_cast<double>(::sysconf(_SC_CLK_TCK)));
+  constexpr double kNano = 1e-9;
+  const double now =
+      static_cast<double>(up.tv_sec) + kNano * static_cast<double>(up.tv_nsec);
+  return std::max(0.0, now - ticks / static_cast<double>(::sysconf(_SC_CLK_TCK)));
 }
 
 }  // namespace trireme::report

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "base/wall_time.hpp"
 #include "report/run_history.hpp"
 #include "unit/io/scratch.hpp"
@@ -211,6 +214,26 @@ TEST(RunHistory, KnowsTheAgeOfTheProcess) {
   EXPECT_GE(age, 0.0);
   EXPECT_LT(age, 3600.0);
   EXPECT_GE(process_age(), age);
+}
+
+// Ages are parts of a start's time: what passes between two is their difference, however
+// short, so each lies where clocks read around it say.
+TEST(RunHistory, AgesOfTheProcessAddUp) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds = [](Clock::duration time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  constexpr double kRounding = 1e-6;
+  const Clock::time_point first = Clock::now();
+  const double age = process_age();
+  const Clock::time_point second = Clock::now();
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const Clock::time_point third = Clock::now();
+    const double passed = process_age() - age;
+    EXPECT_GE(passed, seconds(third - second) - kRounding);
+    EXPECT_LE(passed, seconds(Clock::now() - first) + kRounding);
+  }
 }
 
 }  // namespace
