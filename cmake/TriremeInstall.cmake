@@ -57,3 +57,4 @@ install(DIRECTORY tools/report_page DESTINATION share/trireme/tools FILES_MATCHI
 install(FILES README.md CHANGELOG.md LICENSE CITATION.cff CONTRIBUTING.md
         DESTINATION share/trireme)
 install(FILES perf/README.md DESTINATION share/trireme/perf)
+install(DIRECTORY perf/report DESTINATION share/trireme/perf USE_SOURCE_PERMISSIONS)
