@@ -37,9 +37,13 @@ nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
   if (const DeviceBytes bytes = device_bytes(); bytes.total > 0) {
     json["device_bytes_before_model"] = bytes.total - bytes.free;
   }
-  std::set<std::string> hosts;
-  for (const job::Place& place : placement.places()) hosts.insert(place.host);
+  std::set<std::string> hosts, processors;
+  for (const job::Place& place : placement.places()) {
+    hosts.insert(place.host);
+    if (place.device.empty()) processors.insert(place.processor);
+  }
   json["hosts"] = hosts;
+  if (!processors.empty()) json["processors"] = processors;  // where no GPUs compute
   for (const job::Place& place : placement.places()) {
     if (!place.device.empty()) {
       json["devices"].push_back({{"host", place.host},

@@ -389,6 +389,11 @@ class Comparison(Report):
         self.assertIn("  differ in devices: 1 x X + 1 x Y, Y, X\n", said)
         self.assertIn("  differ in hosts: 2, 1\n",
                       rows_of(on(["a"], "X", "X"), on(["a", "b"], "X", "X"))[1])
+        # So it is with processors, where they are named.
+        def of(name, *hosts):
+            return {"hosts": list(hosts), "processors": [name]}
+        self.assertEqual(rows_of(of("E", "a"), of("E", "b"))[0], ["100.5"])
+        self.assertIn("  differ in processors: F, E\n", rows_of(of("E", "a"), of("F", "a"))[1])
         many = [f"node{number:03}" for number in range(100)]
         said = rows_of(on(many), on(["a"]))[1]
         self.assertIn("  differ in hosts: a, node000 + node001", said)

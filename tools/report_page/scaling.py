@@ -86,9 +86,10 @@ def listed(field):
 
 
 def machine_of(environment):
-    """{what: text} of where a run was. GPUs are known by their names, and their hosts are
-    counted; of processors no names are written, so that those of hosts stand for them."""
+    """{what: text} of where a run was. GPUs and processors are known by their names, and their
+    hosts are counted; of a run before processors were named the hosts stand for them."""
     hosts = sorted(map(str, listed(environment.get("hosts"))))
+    processors = sorted(map(str, listed(environment.get("processors"))))
     kinds = collections.Counter(str(device.get("name"))
                                 for device in listed(environment.get("devices"))
                                 if isinstance(device, dict))
@@ -98,6 +99,8 @@ def machine_of(environment):
         return {"devices": " + ".join(f"{count} x {name}"
                                       for name, count in sorted(kinds.items())),
                 "hosts": str(len(hosts))}
+    if processors:
+        return {"processors": " + ".join(processors), "hosts": str(len(hosts))}
     return {"hosts": " + ".join(hosts) or "not known"}
 
 

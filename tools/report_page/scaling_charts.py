@@ -9,8 +9,14 @@ from report_page import words
 from report_page.figures import COLOUR, Chart, legend_below, new_figure, tip
 from report_page.run_charts import row_axes
 
-MARKS = (("o", "blue"), ("s", "orange"), ("^", "violet"), ("D", "green"), ("v", "rose"),
-         ("P", "gold"), ("X", "teal"), ("*", "brick"))
+SHAPES = "os^DvPX*"
+COLOURS = ("blue", "orange", "violet", "green", "rose", "gold", "teal", "brick")
+
+
+def mark_of(series):
+    """(shape, colour) of the series of this number: 64 differ."""
+    turn, shape = divmod(series, len(SHAPES))
+    return SHAPES[shape], COLOURS[(shape + turn) % len(COLOURS)]
 
 
 def names_of(rows):
@@ -20,7 +26,7 @@ def names_of(rows):
 def draw_points(axes, each, value_of, names):
     """Layouts on as many ranks stand side by side, where they would hide each other."""
     for row in each.rows:
-        mark, colour = MARKS[names.index(row.grid) % len(MARKS)]
+        mark, colour = mark_of(names.index(row.grid))
         value = value_of(row, row.rate)
         span = [[value - value_of(row, min(row.rates))], [value_of(row, max(row.rates)) - value]]
         beside = [other for other in each.rows if other.ranks == row.ranks]
@@ -72,7 +78,8 @@ def draw_scaling(each, narrow):
     right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     right.set_ylabel("parallel efficiency")
     handles, labels = [ideal], ["ideal"]
-    for name, (mark, colour) in zip(names, MARKS * (1 + len(names) // len(MARKS))):
+    for series, name in enumerate(names):
+        mark, colour = mark_of(series)
         handles.append(left.plot([], [], mark, color=COLOUR[colour])[0])
         labels.append(name)
     if any(row.predicted for row in each.rows):

@@ -99,6 +99,11 @@ TEST_F(TrainRun, SaysWhatItWasBuiltOf) {
   EXPECT_THAT(version, StartsWith("trireme " + program + "\n"));
   EXPECT_THAT(result.out, StartsWith("Trireme " + program + ": training a GPT\n"));
   EXPECT_THAT(trireme({"inspect", run_dir()}).out, HasSubstr("version " + program));
+  // So can be two nodes.
+  EXPECT_NE(environment.contains("processors"), environment.contains("devices"));
+  for (const std::string processor : environment.value("processors", nlohmann::json())) {
+    EXPECT_THAT(result.out, HasSubstr(processor));
+  }
 }
 
 // A validation of two seconds is in no step's time, and is shown beside it.
