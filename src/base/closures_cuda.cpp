@@ -19,8 +19,7 @@
 static_assert(CUDART_VERSION < 12090 ||
                   sizeof(TRIREME_TEXT_OF(KOKKOS_IMPL_NO_UNIQUE_ADDRESS)) == 1,
               "nvcc of CUDA 12.9 and later compiles this Kokkos' Views wrongly: take "
-              "Kokkos 4.7.1 or later, or build this one with "
-              "-DKokkos_ENABLE_IMPL_VIEW_LEGACY=ON -DKokkos_ENABLE_IMPL_MDSPAN=OFF");
+              "Kokkos 4.7.1 or later");
 #endif
 #undef TRIREME_TEXT_OF
 #undef TRIREME_TEXT
