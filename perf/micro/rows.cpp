@@ -65,7 +65,7 @@ class Norm {
   View1<A> sums(int i) const { return View1<A>(sums_.data() + i * kHidden, kHidden); }
   kernels::NormPartials<A> norm_partials() const { return {partials(0), partials(1)}; }
   View2<A> partials(int i) const {
-    const index_t blocks = kernels::partial_count(rows);
+    const index_t blocks = kernels::partial_count(rows, kHidden);
     return View2<A>(scratch_.data() + i * blocks * kHidden, blocks, kHidden);
   }
   View1<A> scratch() const { return vector(scratch_); }
@@ -252,7 +252,7 @@ template <class T>
 void gelu_backward(benchmark::State& state) {
   using A = Accumulator<T>;
   const index_t rows = state.range(0);
-  const index_t blocks = kernels::partial_count(rows);
+  const index_t blocks = kernels::tiled_partial_count(rows, kFfn);
   const auto z = normals<T>("z", rows, kFfn), d_y = normals<T>("dy", rows, kFfn),
              d_z = normals<T>("dz", rows, kFfn);
   const auto partials = normals<A>("p", blocks, kFfn);

@@ -48,9 +48,6 @@ constexpr int kLanesHere = kHostExecution ? kWarpThreads : 1;
 
 // What a team has of shared memory.
 constexpr std::size_t kScratchBytes = std::size_t{46} << 10;
-// Of an H100. A product with more tiles than teams that run at a time has teams go on to
-// the next one, so that x is made less often.
-constexpr index_t kMultiprocessors = 132;
 // Up to so many rows of W a team has one at a time, where each has columns enough.
 constexpr index_t kFewOut = 2048;
 // What a warp asks for ahead of each row of W, in bytes.
@@ -190,7 +187,7 @@ struct DecodeLinear {
 
   Problem<T> of;
   int row_tiles;  // of x
-  int step;       // teams of each
+  int step;  // teams of each; they go on to the next tile, so that x is made less often
 
   // A team's rows of x, and its scratch memory.
   struct Place {

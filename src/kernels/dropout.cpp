@@ -76,14 +76,13 @@ void launch_bias_dropout_add_backward(const Exec& exec, const Kernel& kernel,
                                       const StepState* state, View2<const T> d_y,
                                       T* d_x_data, Accumulator<T>* partial) {
   using A = Accumulator<T>;
-  const RowBlocks blocks(static_cast<index_t>(d_y.extent(0)));
   const auto h = static_cast<index_t>(d_y.extent(1));
+  const RowBlocks blocks(static_cast<index_t>(d_y.extent(0)), RowBlocks::most_whole(h));
   const T* const d_y_data = d_y.data();
   launch_rows(
       exec, kernel, blocks.count, ColumnsOfRows(h, d_y_data, d_x_data, partial),
       KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
-        const BlockOfRows<A, 1> sums{
-            blocks.begin(block), blocks.begin(block + 1), h, {partial + block * h}};
+        const BlockOfRows<A, 1> sums{blocks.of(block), h, {partial + block * h}};
         const auto row_of = [=](const RowTeam&, index_t row) {
           const T* const d_out = d_y_data + row * h;
           T* const d_in = kWrites ? d_x_data + row * h : nullptr;
@@ -114,7 +113,7 @@ void bias_dropout_add_backward(const Exec& exec, const DropoutDesc& desc,
   const bool drops = mask.threshold != 0;
   const bool writes = drops || d_x.extent(0) != 0;
   if (writes) require_extents(kName, "d_x", d_x, rows, h);
-  require_extents(kName, "the bias's partials", bias_partials, partial_count(rows), h);
+  require_extents(kName, "the bias's partials", bias_partials, partial_count(rows, h), h);
 
   const Kernel kernel{"trireme::kernels::bias_dropout_add_backward",
                       {.bytes = bytes_of(d_y, d_x, bias_partials)}};

@@ -34,7 +34,7 @@ void bias_dropout_add_forward(const Exec& exec, const DropoutDesc& desc,
 
 // d_x = mask * d_y * 65536 / (65536 - T): the gradient of x; the residual's is d_y
 // itself. Beside it sums of d_x over blocks of rows are left, the gradient of the bias:
-// (partial_count(rows), h), for add_partials(). d_x may alias d_y. Where nothing is
+// (partial_count(rows, h), h), for add_partials(). d_x may alias d_y. Where nothing is
 // dropped it may be a null View: it is d_y then, which is read for the sums alone.
 template <class T>
 void bias_dropout_add_backward(const Exec& exec, const DropoutDesc& desc,

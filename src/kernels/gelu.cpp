@@ -31,12 +31,56 @@ void gelu_forward(const Exec& exec, View2<const T> z, View2<T> y) {
 
 namespace {
 
+// What a thread of a GPU reads of a row.
+template <class T>
+struct LoadedSlope {
+  StoredEight<T> d_y, z;
+};
+
+// The same where its threads have one piece of each row: two rows are under way while one
+// is worked on. `at` is counted from the first row's beginning.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void gelu_backward_in_registers(
+    const BlockOfRows<Accumulator<T>, 1>& block, PieceAt in_row, const T* d_y, const T* z,
+    T* d_z, index_t f) {
+  using A = Accumulator<T>;
+  Eight<A> sum(A{0});
+  LoadedSlope<T> next{}, after{};
+  const index_t begin = block.rows.begin, end = block.rows.end, step = block.rows.step;
+  const auto load = [&](index_t row, LoadedSlope<T>& to) {
+    if (row >= end) return;
+    const PieceAt at = row * f + in_row;
+    to = {load_stored(d_y, at), load_stored(z, at)};
+  };
+  load(begin, next);
+  load(begin + step, after);
+  for (index_t row = begin; row < end; row += step) {
+    const LoadedSlope<T> now = next;
+    next = after;
+    load(row + 2 * step, after);
+    const Eight<A> slope =
+        mapped(numbers_of<A>(now.z), [](A value) { return gelu_slope<T>(value); });
+    sum = sum + written<A>(d_z, row * f + in_row, numbers_of<A>(now.d_y) * slope);
+  }
+  write(block.to[0], in_row, sum);
+}
+
 // d_z of some columns of a block of rows, which lie f apart, and its sums over them.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void gelu_backward_of_block(
     const TeamRow& team, const BlockOfRows<Accumulator<T>, 1>& block, const T* d_y,
     const T* z, T* d_z, index_t f) {
   using A = Accumulator<T>;
+  // A host's teams, for tests, have fewer threads.
+  const bool has_one_piece =
+      !kHostExecution || block.h <= index_t{kPieceColumns} * team.size;
+  if (team.held == 1 && has_one_piece) {
+    const PieceAt in_row{index_t{kPieceColumns} * team.rank};
+    if (in_row.j < block.h) {
+      gelu_backward_in_registers<T>(block, in_row, d_y, z, d_z, f);
+    }
+    return;
+  }
   write_and_sum_rows(team, block, [=](const TeamRow&, index_t row) {
     const T* const d_out = d_y + row * f;
     const T* const in = z + row * f;
@@ -56,7 +100,7 @@ KOKKOS_FORCEINLINE_FUNCTION void gelu_backward_of_block(
     const HostRow& team, const BlockOfRows<Accumulator<T>, 1>& block, const T* d_y,
     const T* z, T* d_z, index_t f) {
   using A = Accumulator<T>;
-  for (index_t row = block.begin; row < block.end; ++row) {
+  for (index_t row = block.rows.begin; row < block.rows.end; ++row) {
     const T* const d_out = d_y + row * f;
     const T* const in = z + row * f;
     T* const d_in = d_z + row * f;
@@ -66,7 +110,7 @@ KOKKOS_FORCEINLINE_FUNCTION void gelu_backward_of_block(
       write(d_in, j, read_streamed<A>(d_out, j) * slope);
     });
   }
-  sum_block(team, block.begin, block.end, 0, block.h, block.to[0], [=](index_t row) {
+  sum_block(team, block.rows, 0, block.h, block.to[0], [=](index_t row) {
     const T* const d_in = d_z + row * f;
     return [=](auto j) { return read<A>(d_in, j); };
   });
@@ -80,7 +124,7 @@ void gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> z, View2
   using A = Accumulator<T>;
   const auto rows = static_cast<index_t>(z.extent(0));
   const auto f = static_cast<index_t>(z.extent(1));
-  const RowBlocks blocks(rows);
+  const RowBlocks blocks(rows, RowBlocks::most_tiled(f));
   require_extents("gelu_backward", "d_y", d_y, rows, f);
   require_extents("gelu_backward", "d_z", d_z, rows, f);
   require_extents("gelu_backward", "partials", partials, blocks.count, f);
@@ -90,7 +134,7 @@ void gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> z, View2
   T* const d_z_data = d_z.data();
   A* const sums = partials.data();
   const index_t tile = column_tile(f), tiles = tiles_of(f, tile);
-  launch_rows(
+  launch_held_blocks<T, kThreadsOfTiles>(
       exec,
       {"trireme::kernels::gelu_backward", {.bytes = bytes_of(d_y, z, d_z, partials)}},
       blocks.count * tiles,
@@ -99,10 +143,7 @@ void gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> z, View2
         const index_t block = item / tiles;
         const index_t column = item % tiles * tile;
         const index_t width = tile_width(f, column, tile);
-        const BlockOfRows<A, 1> to{blocks.begin(block),
-                                   blocks.begin(block + 1),
-                                   width,
-                                   {sums + block * f + column}};
+        const BlockOfRows<A, 1> to{blocks.of(block), width, {sums + block * f + column}};
         gelu_backward_of_block<T>(team, to, d_y_data + column, z_data + column,
                                   d_z_data + column, f);
       });

@@ -16,8 +16,8 @@ namespace trireme::kernels {
 template <class T>
 void gelu_forward(const Exec& exec, View2<const T> z, View2<T> y);
 
-// d_z = d_y * gelu'(z); d_z may alias d_y. partials (partial_count(rows), f) = sums of
-// d_z over blocks of rows, for the gradient of the bias (kernels/reductions.hpp).
+// d_z = d_y * gelu'(z); d_z may alias d_y. partials (tiled_partial_count(rows, f), f) =
+// sums of d_z over blocks of rows, for the gradient of the bias (kernels/reductions.hpp).
 template <class T>
 void gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> z, View2<T> d_z,
                    View2<Accumulator<T>> partials);

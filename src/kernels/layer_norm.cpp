@@ -128,19 +128,16 @@ template <bool kResidual, class T>
 void launch_layer_norm_backward(const Exec& exec, const Kernel& kernel, index_t rows,
                                 const NormGradients<T>& of) {
   using A = Accumulator<T>;
-  const RowBlocks blocks(rows);
   const index_t h = of.h;
+  const RowBlocks blocks(rows, RowBlocks::most_whole(h));
   const A per_column = static_cast<A>(1.0 / static_cast<double>(h));
-  launch_held_blocks<T>(
+  launch_held_blocks<T, kThreadsOfRows>(
       exec, kernel, blocks.count,
       ColumnsOfRows(h, of.d_y, of.x, of.gamma, of.d_residual, of.d_x, of.gamma_sums,
                     of.beta_sums),
       KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
         const BlockOfRows<A, 2> sums{
-            blocks.begin(block),
-            blocks.begin(block + 1),
-            h,
-            {of.gamma_sums + block * h, of.beta_sums + block * h}};
+            blocks.of(block), h, {of.gamma_sums + block * h, of.beta_sums + block * h}};
         if (norm_gradients_in_registers<kResidual, false>(team, DropoutMask<A>(), nullptr,
                                                           per_column, sums, of)) {
           return;
@@ -175,8 +172,8 @@ void layer_norm_backward(const Exec& exec, View2<const T> d_y, View2<const T> x,
   require_extent(kName, "rstd", rstd, rows);
   if (has_residual) require_extents(kName, "d_residual", d_residual, rows, h);
   require_extents(kName, "d_x", d_x, rows, h);
-  require_extents(kName, "gamma's partials", partials.gamma, partial_count(rows), h);
-  require_extents(kName, "beta's partials", partials.beta, partial_count(rows), h);
+  require_extents(kName, "gamma's partials", partials.gamma, partial_count(rows, h), h);
+  require_extents(kName, "beta's partials", partials.beta, partial_count(rows, h), h);
 
   const Kernel kernel{"trireme::kernels::layer_norm_backward",
                       {.bytes = bytes_of(d_y, x, gamma, mean, rstd, d_residual, d_x,
@@ -193,7 +190,7 @@ void layer_norm_backward(const Exec& exec, View2<const T> d_y, View2<const T> x,
 }
 
 index_t layer_norm_scratch_elements(index_t h) {
-  return 2 * RowBlocks::kMaxBlocks * h;
+  return 2 * RowBlocks::most_tiled(h) * h;
 }
 
 namespace {
@@ -257,7 +254,7 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
   const T* const x_data = x.data();
   const A* const mean_data = mean.data();
   const A* const rstd_data = rstd.data();
-  const RowBlocks blocks(rows);
+  const RowBlocks blocks(rows, RowBlocks::most_tiled(h));
   const View3<A> sums(scratch.data(), extent(blocks.count), 2, extent(h));
   A* const partial = sums.data();
   const index_t tile = column_tile(h), tiles = tiles_of(h, tile);
@@ -271,21 +268,19 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
         const index_t column = item % tiles * tile;
         const index_t width = tile_width(h, column, tile);
         A* const to = partial + block * 2 * h + column;
-        sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width, to,
-                  [=](index_t row) {
-                    const A center = mean_data[row];
-                    const A scale = rstd_data[row];
-                    const T* const in = x_data + row * h;
-                    const T* const d_out = d_y_data + row * h;
-                    return [=](auto j) {
-                      return read<A>(d_out, j) * ((read<A>(in, j) - center) * scale);
-                    };
-                  });
-        sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width,
-                  to + h, [=](index_t row) {
-                    const T* const d_out = d_y_data + row * h;
-                    return [=](auto j) { return read<A>(d_out, j); };
-                  });
+        sum_block(team, blocks.of(block), column, width, to, [=](index_t row) {
+          const A center = mean_data[row];
+          const A scale = rstd_data[row];
+          const T* const in = x_data + row * h;
+          const T* const d_out = d_y_data + row * h;
+          return [=](auto j) {
+            return read<A>(d_out, j) * ((read<A>(in, j) - center) * scale);
+          };
+        });
+        sum_block(team, blocks.of(block), column, width, to + h, [=](index_t row) {
+          const T* const d_out = d_y_data + row * h;
+          return [=](auto j) { return read<A>(d_out, j); };
+        });
       });
 
   combine_blocks<A, G>(exec, sums, accumulate, d_gamma, d_beta);

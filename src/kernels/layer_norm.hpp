@@ -27,7 +27,7 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
                                View2<const T> d_residual, View2<T> d_x);
 
 // The same, and beside it sums over blocks of rows of the gradients of gamma and beta,
-// (partial_count(rows), h) each: add_partials() adds them up, now or later, so that no
+// (partial_count(rows, h), h) each: add_partials() adds them up, now or later, so that no
 // pass over the rows is needed for them.
 template <class A>
 struct NormPartials {

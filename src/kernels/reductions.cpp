@@ -35,11 +35,14 @@ struct PartialTable {
 }  // namespace
 
 index_t sum_rows_scratch_elements(index_t columns) {
-  return RowBlocks::kMaxBlocks * columns;
+  return RowBlocks::most_tiled(columns) * columns;
 }
 
-index_t partial_count(index_t rows) {
-  return RowBlocks(rows).count;
+index_t partial_count(index_t rows, index_t columns) {
+  return RowBlocks(rows, RowBlocks::most_whole(columns)).count;
+}
+index_t tiled_partial_count(index_t rows, index_t columns) {
+  return RowBlocks(rows, RowBlocks::most_tiled(columns)).count;
 }
 
 template <class A, class G>
@@ -86,7 +89,8 @@ template <class T>
 void sum_row_blocks(const Exec& exec, View2<const T> x, View2<Accumulator<T>> partials) {
   using A = Accumulator<T>;
   const auto columns = static_cast<index_t>(x.extent(1));
-  const RowBlocks blocks(static_cast<index_t>(x.extent(0)));
+  const RowBlocks blocks(static_cast<index_t>(x.extent(0)),
+                         RowBlocks::most_tiled(columns));
   require_extents("sum_row_blocks", "partials", partials, blocks.count, columns);
   const T* const x_data = x.data();
   A* const partial = partials.data();
@@ -98,7 +102,7 @@ void sum_row_blocks(const Exec& exec, View2<const T> x, View2<Accumulator<T>> pa
         const index_t block = item / tiles;
         const index_t column = item % tiles * tile;
         const index_t width = tile_width(columns, column, tile);
-        sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width,
+        sum_block(team, blocks.of(block), column, width,
                   partial + block * columns + column, [=](index_t row) {
                     const T* const in = x_data + row * columns;
                     return [=](auto j) { return read<A>(in, j); };
@@ -115,9 +119,10 @@ void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
       static_cast<index_t>(scratch.extent(0)) >= sum_rows_scratch_elements(columns),
       "kernels::sum_rows: scratch has {}, needs {}",
       format_plural(scratch.extent(0), "element"), sum_rows_scratch_elements(columns));
-  const View2<A> partials(scratch.data(),
-                          extent(partial_count(static_cast<index_t>(x.extent(0)))),
-                          extent(columns));
+  const View2<A> partials(
+      scratch.data(),
+      extent(tiled_partial_count(static_cast<index_t>(x.extent(0)), columns)),
+      extent(columns));
   sum_row_blocks<T>(exec, x, partials);
   add_partials<A, G>(exec, partials, accumulate, sums);
 }

@@ -11,12 +11,15 @@
 
 namespace trireme::kernels {
 
-// Sums over rows are taken in two steps: rows are cut in blocks, by their number alone,
-// and each block's sum goes to a row of `partials`; later the blocks are added in order.
+// Sums over rows are taken in two steps: rows are cut in blocks, by the shape alone, and
+// each block's sum goes to a row of `partials`; later the blocks are added in order.
 // Kernels that read the rows anyway leave such partials beside their own output (fused
 // backward passes, for the gradients of biases and norms), so that the pass that knows
 // where the sums go needs no further pass over the rows.
-index_t partial_count(index_t rows);
+// There are partial_count() of them where a GPU's team has whole rows (norms, dropout),
+// tiled_partial_count() where it has a part of each (GeLU, sums by themselves).
+index_t partial_count(index_t rows, index_t columns);
+index_t tiled_partial_count(index_t rows, index_t columns);
 // sums[j] = or += sum over i of partials[i, j], rounded once where G is narrower.
 template <class A, class G = A>
 struct PartialSum {
@@ -35,8 +38,8 @@ void add_partials(const Exec& exec, View2<const A> partials, Accumulate accumula
   add_partials<A, G>(exec, {&one, 1});
 }
 
-// Such partials of x (rows, columns), by a pass for them alone: (partial_count(rows),
-// columns).
+// Such partials of x (rows, columns), by a pass for them alone:
+// (tiled_partial_count(rows, columns), columns).
 template <class T>
 void sum_row_blocks(const Exec& exec, View2<const T> x, View2<Accumulator<T>> partials);
 // sums[j] = or += sum over rows of x[., j] (bias gradients), by partials in scratch:

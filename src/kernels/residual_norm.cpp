@@ -38,7 +38,7 @@ struct RowOfAddition {
     return x1 + row * h;
   }
   KOKKOS_FORCEINLINE_FUNCTION Loaded load(PieceAt at) const {
-    return {load_eight(branch, row * h + at), load_eight(residual, row * h + at)};
+    return {load_stored(branch, row * h + at), load_stored(residual, row * h + at)};
   }
   KOKKOS_FORCEINLINE_FUNCTION Eight<A> make(const Loaded& loaded, PieceAt at) const {
     Eight<A> sum = numbers_of<A>(loaded.branch) + read<A>(bias, at);
@@ -142,16 +142,15 @@ void launch_residual_norm_backward(const Exec& exec, const Kernel& kernel,
                                    const StepState* state, index_t rows,
                                    const NormGradients<T>& of) {
   using A = Accumulator<T>;
-  const RowBlocks blocks(rows);
   const index_t h = of.h;
+  const RowBlocks blocks(rows, RowBlocks::most_whole(h));
   const A per_column = static_cast<A>(1.0 / static_cast<double>(h));
-  launch_held_blocks<T>(
+  launch_held_blocks<T, kThreadsOfRows>(
       exec, kernel, blocks.count,
       ColumnsOfRows(h, of.d_y, of.x, of.gamma, of.d_residual, of.d_x, of.d_branch,
                     of.gamma_sums, of.beta_sums, of.bias_sums),
       KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
-        const BlockOfRows<A, 3> sums{blocks.begin(block),
-                                     blocks.begin(block + 1),
+        const BlockOfRows<A, 3> sums{blocks.of(block),
                                      h,
                                      {of.gamma_sums + block * h, of.beta_sums + block * h,
                                       of.bias_sums + block * h}};
@@ -195,9 +194,11 @@ void residual_norm_backward(const Exec& exec, const DropoutDesc& desc, StepState
   require_extents(kName, "d_residual", d_residual, rows, h);
   require_extents(kName, "d_x1", d_x1, rows, h);
   require_extents(kName, "d_branch", d_branch, drops ? rows : 0, drops ? h : 0);
-  require_extents(kName, "gamma's partials", norm_partials.gamma, partial_count(rows), h);
-  require_extents(kName, "beta's partials", norm_partials.beta, partial_count(rows), h);
-  require_extents(kName, "the bias's partials", bias_partials, partial_count(rows), h);
+  require_extents(kName, "gamma's partials", norm_partials.gamma, partial_count(rows, h),
+                  h);
+  require_extents(kName, "beta's partials", norm_partials.beta, partial_count(rows, h),
+                  h);
+  require_extents(kName, "the bias's partials", bias_partials, partial_count(rows, h), h);
 
   const Kernel kernel{
       "trireme::kernels::residual_norm_backward",

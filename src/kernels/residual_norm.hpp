@@ -29,7 +29,7 @@ void residual_norm_forward(const Exec& exec, const DropoutDesc& desc, StepStateV
 // d_residual: the gradient of x1 that by-passes the norm. d_x1 (= the residual's
 // gradient) may alias it or d_y. d_branch is a null View where nothing is dropped: it is
 // d_x1 then, and not written twice. Of d_gamma, d_beta and d_bias sums over blocks of
-// rows are left, (partial_count(rows), h) each, for add_partials().
+// rows are left, (partial_count(rows, h), h) each, for add_partials().
 template <class T>
 void residual_norm_backward(const Exec& exec, const DropoutDesc& desc, StepStateView step,
                             View2<const T> d_y, View2<const T> x1, View1<const T> gamma,

@@ -119,7 +119,8 @@ template <class T>
 View2<Accumulator<T>> Attention<T>::take_bias_sums(const Context& context,
                                                    Arena& memory) const {
   return memory.matrix<Accumulator<T>>(
-      Category::gradient, kernels::partial_count(context.rows()), qkv_.out_tp());
+      Category::gradient, kernels::tiled_partial_count(context.rows(), qkv_.out_tp()),
+      qkv_.out_tp());
 }
 
 template <class T>

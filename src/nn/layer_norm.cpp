@@ -33,8 +33,8 @@ typename LayerNorm<T>::Saved LayerNorm<T>::statistics(const Context& context,
 template <class T>
 typename LayerNorm<T>::Partials LayerNorm<T>::take_partials(const Context& context,
                                                             View2<const T> x) {
-  const index_t blocks = kernels::partial_count(static_cast<index_t>(x.extent(0)));
   const auto h = static_cast<index_t>(x.extent(1));
+  const index_t blocks = kernels::partial_count(static_cast<index_t>(x.extent(0)), h);
   const auto gamma = context.held.matrix<Accumulator<T>>(Category::gradient, blocks, h);
   const auto beta = context.held.matrix<Accumulator<T>>(Category::gradient, blocks, h);
   return {gamma, beta};

@@ -68,7 +68,8 @@ comm::Request Mlp<T>::start_backward_input(const Context& context, View2<const T
   held.d_pre_activation =
       context.held.matrix<T>(Category::gradient, context.rows(), fc1_.out_tp());
   held.fc1_bias_partials = context.held.matrix<Accumulator<T>>(
-      Category::gradient, kernels::partial_count(context.rows()), fc1_.out_tp());
+      Category::gradient, kernels::tiled_partial_count(context.rows(), fc1_.out_tp()),
+      fc1_.out_tp());
   fc2_.backward_input(context, held.d_y,
                       held.d_pre_activation);  // of the activation, for now
   kernels::gelu_backward<T>(context.exec, as_const(held.d_pre_activation),

@@ -92,7 +92,7 @@ BranchGradient<T> TransformerLayer<T>::mlp_branch(const Context& context,
   BranchGradient<T> branch{.dropout = desc};
   if (is_apart) branch.d_branch = memory.matrix<T>(Category::gradient, rows, hidden_);
   branch.bias_partials = memory.matrix<Accumulator<T>>(
-      Category::gradient, kernels::partial_count(rows), hidden_);
+      Category::gradient, kernels::partial_count(rows, hidden_), hidden_);
   return branch;
 }
 
@@ -122,7 +122,7 @@ void TransformerLayer<T>::backward_input(const Context& context, View2<const T> 
   BranchGradient<T>& attention_branch = held.attention_branch;
   attention_branch = {.dropout = dropout(context, random::Site::attention_output)};
   attention_branch.bias_partials = memory.matrix<Accumulator<T>>(
-      Category::gradient, kernels::partial_count(rows), hidden_);
+      Category::gradient, kernels::partial_count(rows, hidden_), hidden_);
   const bool drops = attention_branch.dropout.probability > 0.0;
   if (drops) attention_branch.d_branch = d_attention;
   if (context.recompute.selective) {

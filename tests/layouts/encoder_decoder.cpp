@@ -111,7 +111,8 @@ class MlpBlock final : public TestBlock<T> {
     Slot& of = slots_.at(extent(slot));
     const View2<T> d_y = kept(context, d_out[0], weight_pass);
     of.bias = context.held.matrix<Accumulator<T>>(
-        Category::gradient, kernels::partial_count(static_cast<index_t>(d_y.extent(0))),
+        Category::gradient,
+        kernels::partial_count(static_cast<index_t>(d_y.extent(0)), kSourceHidden),
         kSourceHidden);
     kernels::bias_dropout_add_backward<T>(context.exec, {.batch = context.samples()},
                                           context.step, d_y, {}, of.bias);

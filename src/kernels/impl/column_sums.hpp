@@ -33,7 +33,7 @@ terms_of(const Value& first, const Values&... rest) {
 // A block of rows and where its sums go: sum k of column j to to[k][j].
 template <class A, int kSums>
 struct BlockOfRows {
-  index_t begin, end;  // rows
+  RowBlocks::Rows rows;
   index_t h;
   A* to[kSums];
 };
@@ -77,8 +77,8 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const HostRow& team,
   };
   const index_t h = block.h;
   const index_t piece = kMasked ? kWordsAtOnce : h;
-  index_t row = block.begin;
-  for (; row + 4 <= block.end; row += 4) {
+  index_t row = block.rows.begin;
+  for (; row + 4 <= block.rows.end; row += 4) {
     const auto r0 = row_of(team, row), r1 = row_of(team, row + 1);
     const auto r2 = row_of(team, row + 2), r3 = row_of(team, row + 3);
     for (index_t begin = 0; begin < h; begin += piece) {
@@ -96,7 +96,7 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const HostRow& team,
       });
     }
   }
-  for (; row < block.end; ++row) {
+  for (; row < block.rows.end; ++row) {
     const auto r0 = row_of(team, row);
     for (index_t begin = 0; begin < h; begin += piece) {
       const index_t count = h - begin < piece ? h - begin : piece;
@@ -145,7 +145,7 @@ KOKKOS_FORCEINLINE_FUNCTION void sum_rows_of_pieces(const TeamRow& team,
   unrolled(std::make_integer_sequence<int, kPieces>(), [&](auto p) {
     for (auto& sum : sums[decltype(p)::value].of) sum = A{0};
   });
-  for (index_t row = block.begin; row < block.end; ++row) {
+  for (index_t row = block.rows.begin; row < block.rows.end; row += block.rows.step) {
     const auto at = row_of(team, row);
     for_each_piece([&](index_t q, Terms<Eight<A>, kSums>& to) {
       do_piece<kMasked>(mask, step, row, q, [&](PieceAt j, const auto& dropped) {
@@ -184,7 +184,7 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const TeamRow& team,
     for (int k = 0; k < kSums; ++k) block.to[k][j] = A{0};
   });
   team_barrier(team);
-  for (index_t row = block.begin; row < block.end; ++row) {
+  for (index_t row = block.rows.begin; row < block.rows.end; row += block.rows.step) {
     const auto at = row_of(team, row);
     const auto add = [&](auto j, const auto& dropped) {
       detail::add_terms(block, j, at(j, dropped));

@@ -29,9 +29,9 @@ template <bool kResidual, class T>
 KOKKOS_FORCEINLINE_FUNCTION LoadedGradients<T> load_gradients(const NormGradients<T>& of,
                                                               index_t row, PieceAt at) {
   LoadedGradients<T> loaded;
-  loaded.d_y = load_eight(of.d_y, at);
-  loaded.x = load_eight(of.x, at);
-  if constexpr (kResidual) loaded.by_pass = load_eight(of.d_residual, at);
+  loaded.d_y = load_stored(of.d_y, at);
+  loaded.x = load_stored(of.x, at);
+  if constexpr (kResidual) loaded.by_pass = load_stored(of.d_residual, at);
   loaded.center = of.mean[row];
   loaded.scale = of.rstd[row];
   return loaded;
@@ -92,23 +92,26 @@ KOKKOS_FORCEINLINE_FUNCTION bool norm_gradients_in_registers(
   const Eight<A> gamma = read<A>(of.gamma, in_row);
   Terms<Eight<A>, kSums> sums;
   for (int k = 0; k < kSums; ++k) sums.of[k] = Eight<A>(A{0});
-  PieceAt at = block.begin * of.h + in_row;
+  const index_t begin = block.rows.begin, end = block.rows.end, apart = block.rows.step;
+  PieceAt at = begin * of.h + in_row;
   detail::LoadedGradients<T> next{};
-  if (block.begin < block.end) {
-    next = detail::load_gradients<kResidual>(of, block.begin, at);
-  }
+  if (begin < end) next = detail::load_gradients<kResidual>(of, begin, at);
+  int turn = 0;
   team_barrier(team);  // a team may have had another block before, and a turn of it last
-  for (index_t row = block.begin; row < block.end; ++row) {
+  for (index_t row = begin; row < end; row += apart) {
     const detail::PieceOfGradients<T> piece(next);
-    const PieceAt below = of.h + at;
-    if (row + 1 < block.end) next = detail::load_gradients<kResidual>(of, row + 1, below);
+    const PieceAt below = apart * of.h + at;
+    if (row + apart < end) {
+      next = detail::load_gradients<kResidual>(of, row + apart, below);
+    }
     detail::Sums<A, 2> means;
     if (has_piece) {
       const Eight<A> g = piece.d_y * gamma;
       means.of[0] = sum_of(g);
       means.of[1] = sum_of(g * piece.x_hat);
     }
-    means = detail::reduce_in_turn(team, means, static_cast<int>(row & 1));
+    means = detail::reduce_in_turn(team, means, turn);
+    turn = 1 - turn;
     for (A& mean : means.of) mean *= per_column;
     if (has_piece) {
       detail::write_gradients<kResidual, kMasked>(mask, step, of, row, in_row, at, piece,

@@ -27,7 +27,7 @@ struct RowInMemory {
   const T* x;
 
   KOKKOS_FORCEINLINE_FUNCTION const T* in(const RowTeam&) const { return x; }
-  KOKKOS_FORCEINLINE_FUNCTION Loaded load(PieceAt at) const { return load_eight(x, at); }
+  KOKKOS_FORCEINLINE_FUNCTION Loaded load(PieceAt at) const { return load_stored(x, at); }
   KOKKOS_FORCEINLINE_FUNCTION Eight<A> make(const Loaded& loaded, PieceAt) const {
     return numbers_of<A>(loaded);
   }
@@ -138,8 +138,8 @@ KOKKOS_FORCEINLINE_FUNCTION void layer_norm_held(const TeamRow& team,
   StoredEight<T> gamma, beta;
   const auto load_factors = [&](PieceAt at) {
     if (at.j >= h) return;
-    gamma = load_eight(norm.gamma, at);
-    beta = load_eight(norm.beta, at);
+    gamma = load_stored(norm.gamma, at);
+    beta = load_stored(norm.beta, at);
   };
   load_factors(held_piece(team, 0));
   Sums<A, 2> second;

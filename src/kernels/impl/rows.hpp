@@ -273,15 +273,19 @@ void launch_held_rows(const Exec& exec, const Kernel& kernel, index_t rows,
   detail::launch_held_or_not<T, kMost>(exec, kernel, rows, columns.held(kMost), body);
 }
 
-// body(team, block) for blocks of rows of T that a GPU's team walks. A thread holds one
-// piece of each row, unless there are too many.
-template <class T, class Body>
+// Threads of a multiprocessor that have 96 registers each, and 64: five warps of each of
+// its four parts, and eight.
+inline constexpr int kThreadsOfRows = 640;
+inline constexpr int kThreadsOfTiles = 1024;
+
+// body(team, block) for blocks of rows of T, or of a tile of each, that a GPU's team
+// walks. A thread holds one piece of each row, unless there are too many.
+template <class T, int kThreadsAtOnce, class Body>
 void launch_held_blocks(const Exec& exec, const Kernel& kernel, index_t blocks,
                         const ColumnsOfRows& columns, const Body& body) {
   if constexpr (kRowsByTeams) {
     if (columns.pieces_of_thread() == 1) {
-      // 96 registers, with which five teams of four warps run together: see RowBlocks.
-      constexpr int kBound = kMostThreadsOver<T> * (sizeof(T) == 2 ? 5 : 4) / 4;
+      constexpr int kBound = sizeof(T) == 2 ? kThreadsAtOnce : kMostThreadsOver<T>;
       launch_teams<Kokkos::LaunchBounds<kBound, 1>>(
           exec, kernel, blocks, columns.threads(),
           detail::TeamRows<Body, 1>{body, columns.has_pieces}, detail::kReduceScratch,
@@ -442,50 +446,81 @@ KOKKOS_FORCEINLINE_FUNCTION A max_columns(const TeamRow& team, index_t count,
   return detail::reduce(team, own).of;
 }
 
-// Rows cut in blocks, for sums over rows: a function of the shape only. A GPU has a block
-// walked by one team and wants some for each of its multiprocessors, but no more than run
-// at a time: the last ones would run alone. 648 are six for each of an A100 and five for
-// each of an H100.
-struct RowBlocks {
-  static constexpr index_t kMaxBlocks = kRowsByTeams ? 648 : 64;
-  static constexpr index_t kMinRows = 16;
-
-  index_t rows = 0;
-  index_t count = 1;
-
-  explicit RowBlocks(index_t row_count) : rows(row_count) {
-    count = (rows + kMinRows - 1) / kMinRows;
-    if (count > kMaxBlocks) count = kMaxBlocks;
-    if (count < 1) count = 1;
-  }
-  KOKKOS_FORCEINLINE_FUNCTION index_t begin(index_t block) const {
-    return block * rows / count;
-  }
-};
+// Multiprocessors of the GPU that the build is for: of an H100 or H200, or of an A100. Of
+// another one some wait a little for others.
+#if defined(KOKKOS_ARCH_AMPERE80)
+inline constexpr index_t kMultiprocessors = 108;
+#else
+inline constexpr index_t kMultiprocessors = 132;
+#endif
 
 // Columns that one work item of a sum over rows takes, at most; of the sum over blocks,
 // fewer, so that there is work for every thread.
-inline constexpr index_t kColumnTile = 4096;
+inline constexpr index_t kColumnTile = kRowsByTeams ? 1024 : 4096;
 inline constexpr index_t kCombineTile = kRowsByTeams ? 32 : 256;
 
 // The tile that so many columns are cut in. Those of a GPU are alike, so that no team has
-// threads without columns: 6144 are two tiles of 3072.
+// threads without columns: 1536 are two tiles of 768.
 inline index_t column_tile(index_t columns) {
   if constexpr (!kRowsByTeams) return kColumnTile;
-  constexpr index_t kWarp = 32 * kPieceColumns;
+  constexpr index_t kOfWarp = kWarp * kPieceColumns;
   const index_t tiles = tiles_of(columns, kColumnTile);
-  const index_t even = tiles > 0 ? tiles_of(columns, tiles) : kWarp;
-  return tiles_of(even, kWarp) * kWarp;
+  const index_t even = tiles > 0 ? tiles_of(columns, tiles) : kOfWarp;
+  return tiles_of(even, kOfWarp) * kOfWarp;
 }
 
-// sums[j] += term_of(row)(column_begin + j) for rows [begin, end) in order and j in
-// [0, width). term_of(row) returns the row's function of the column.
+// Rows cut in blocks, for sums over rows: a function of the shape only. A GPU has a block
+// walked by one team, and as many blocks as teams run at a time: others would run last,
+// alone.
+struct RowBlocks {
+  static constexpr index_t kMinRows = 16;
+  static constexpr index_t kMostTeams = 16;  // of a multiprocessor
+
+  index_t rows, count;
+
+  RowBlocks(index_t row_count, index_t most)
+      : rows(row_count),
+        count(std::clamp(tiles_of(row_count, kMinRows), index_t{1}, most)) {}
+  // A host's are runs of rows. A GPU's teams take the rows in turns, so that all of them
+  // together read memory from one end to the other.
+  struct Rows {
+    index_t begin, end, step;
+  };
+  KOKKOS_FORCEINLINE_FUNCTION Rows of(index_t block) const {
+    if constexpr (kRowsByTeams) return {block, rows, count};
+    return {block * rows / count, (block + 1) * rows / count, 1};
+  }
+
+  // Where a team has whole rows of so many columns.
+  static index_t most_whole(index_t columns) {
+    return kRowsByTeams ? teams_at_once(columns, kThreadsOfRows) : 64;
+  }
+  // Where it has a tile of each.
+  static index_t most_tiled(index_t columns) {
+    if constexpr (!kRowsByTeams) return 64;
+    const index_t tile = column_tile(columns);
+    const index_t tiles = std::max(tiles_of(columns, tile), index_t{1});
+    return std::max(teams_at_once(tile, kThreadsOfTiles) / tiles, index_t{1});
+  }
+
+ private:
+  // Of teams in which a thread has a piece of so many columns.
+  static index_t teams_at_once(index_t columns, index_t threads_at_once) {
+    const index_t warps = std::max(tiles_of(columns, kWarp * kPieceColumns), index_t{1});
+    return kMultiprocessors *
+           std::clamp(threads_at_once / (kWarp * warps), index_t{1}, kMostTeams);
+  }
+};
+
+// sums[j] += term_of(row)(column_begin + j) for rows in order and j in [0, width).
+// term_of(row) returns the row's function of the column.
 template <class A, class TermOf>
-KOKKOS_FORCEINLINE_FUNCTION void add_rows(const HostRow&, index_t begin, index_t end,
+KOKKOS_FORCEINLINE_FUNCTION void add_rows(const HostRow&, const RowBlocks::Rows& rows,
                                           index_t column_begin, index_t width, A* sums,
                                           const TermOf& term_of) {
-  index_t row = begin;
-  for (; row + 4 <= end; row += 4) {  // four rows at a time: sums[j] is stored less often
+  index_t row = rows.begin;
+  for (; row + 4 <= rows.end;
+       row += 4) {  // four rows at a time: sums[j] is stored less often
     const auto t0 = term_of(row), t1 = term_of(row + 1);
     const auto t2 = term_of(row + 2), t3 = term_of(row + 3);
     TRIREME_INDEPENDENT_ITERATIONS
@@ -494,7 +529,7 @@ KOKKOS_FORCEINLINE_FUNCTION void add_rows(const HostRow&, index_t begin, index_t
       sums[j] += (t0(c) + t1(c)) + (t2(c) + t3(c));
     }
   }
-  for (; row < end; ++row) {
+  for (; row < rows.end; ++row) {
     const auto term = term_of(row);
     TRIREME_INDEPENDENT_ITERATIONS
     for (index_t j = 0; j < width; ++j) sums[j] += term(column_begin + j);
@@ -502,12 +537,12 @@ KOKKOS_FORCEINLINE_FUNCTION void add_rows(const HostRow&, index_t begin, index_t
 }
 // sums[j] = the same sum.
 template <class Team, class A, class TermOf>
-KOKKOS_FORCEINLINE_FUNCTION void sum_block(const Team& team, index_t begin, index_t end,
+KOKKOS_FORCEINLINE_FUNCTION void sum_block(const Team& team, const RowBlocks::Rows& rows,
                                            index_t column_begin, index_t width, A* sums,
                                            const TermOf& term_of) {
   for_each_column(team, width, [=](index_t j) { sums[j] = A{0}; });
   team_barrier(team);
-  add_rows(team, begin, end, column_begin, width, sums, term_of);
+  add_rows(team, rows, column_begin, width, sums, term_of);
 }
 
 // Of a GPU's team that runs combine_rows(): partial sums of its warps.
@@ -529,9 +564,9 @@ KOKKOS_FORCEINLINE_FUNCTION void combine_rows(const HostRow& team, bool adds,
       sums[j] = static_cast<G>(sum);
     });
   } else if (adds) {
-    add_rows(team, 0, rows, column_begin, width, sums, term_of);
+    add_rows(team, {0, rows, 1}, column_begin, width, sums, term_of);
   } else {
-    sum_block(team, 0, rows, column_begin, width, sums, term_of);
+    sum_block(team, {0, rows, 1}, column_begin, width, sums, term_of);
   }
 }
 

@@ -22,42 +22,51 @@
 
 namespace trireme::kernels {
 
-// kPieceColumns columns from j on, of arrays that have whole pieces there.
-struct PieceAt {
+// kCount columns from j on, of arrays that have whole pieces there.
+template <int kCount>
+struct PieceOf {
   index_t j;
-  KOKKOS_FORCEINLINE_FUNCTION friend PieceAt operator+(index_t begin, PieceAt at) {
+  KOKKOS_FORCEINLINE_FUNCTION friend PieceOf operator+(index_t begin, PieceOf at) {
     return {begin + at.j};
   }
 };
+using PieceAt = PieceOf<kPieceColumns>;
 
-// Numbers of kPieceColumns columns.
-template <class A>
-struct Eight {
-  A of[kPieceColumns];
+// Numbers of so many columns.
+template <class A, int kCount>
+struct Several {
+  A of[kCount];
 
-  Eight() = default;
-  KOKKOS_FORCEINLINE_FUNCTION Eight(A value) {
+  Several() = default;
+  KOKKOS_FORCEINLINE_FUNCTION Several(A value) {
     for (A& one : of) one = value;
   }
   template <class Of>
-  KOKKOS_FORCEINLINE_FUNCTION static Eight each(const Of& value_of) {
-    Eight result;
-    for (int i = 0; i < kPieceColumns; ++i) result.of[i] = value_of(i);
+  KOKKOS_FORCEINLINE_FUNCTION static Several each(const Of& value_of) {
+    Several result;
+    for (int i = 0; i < kCount; ++i) result.of[i] = value_of(i);
     return result;
   }
-  KOKKOS_FORCEINLINE_FUNCTION friend Eight operator+(const Eight& a, const Eight& b) {
+  KOKKOS_FORCEINLINE_FUNCTION friend Several operator+(const Several& a,
+                                                       const Several& b) {
     return each([&](int i) { return a.of[i] + b.of[i]; });
   }
-  KOKKOS_FORCEINLINE_FUNCTION friend Eight operator-(const Eight& a, const Eight& b) {
+  KOKKOS_FORCEINLINE_FUNCTION friend Several operator-(const Several& a,
+                                                       const Several& b) {
     return each([&](int i) { return a.of[i] - b.of[i]; });
   }
-  KOKKOS_FORCEINLINE_FUNCTION friend Eight operator*(const Eight& a, const Eight& b) {
+  KOKKOS_FORCEINLINE_FUNCTION friend Several operator*(const Several& a,
+                                                       const Several& b) {
     return each([&](int i) { return a.of[i] * b.of[i]; });
   }
-  KOKKOS_FORCEINLINE_FUNCTION friend Eight operator/(const Eight& a, const Eight& b) {
+  KOKKOS_FORCEINLINE_FUNCTION friend Several operator/(const Several& a,
+                                                       const Several& b) {
     return each([&](int i) { return a.of[i] / b.of[i]; });
   }
 };
+
+template <class A>
+using Eight = Several<A, kPieceColumns>;
 
 template <class A>
 KOKKOS_FORCEINLINE_FUNCTION A sum_of(const Eight<A>& value) {
@@ -97,13 +106,17 @@ KOKKOS_FORCEINLINE_FUNCTION A half_of(std::uint32_t pair, int which) {
 
 // The same as they lie in memory: those of 16 bits in pairs, since nvcc gives each number
 // a register.
-template <class T>
-struct StoredEight {
+template <class T, int kCount>
+struct Stored {
   static constexpr bool kHasPairs = sizeof(T) == 2;
   using Unit = std::conditional_t<kHasPairs, std::uint32_t, T>;
-  static constexpr int kUnits = kPieceColumns / (kHasPairs ? 2 : 1);
-  static constexpr int kOfPiece = impl::Piece<Unit>::kElements;
-  impl::Piece<Unit> piece[kUnits / kOfPiece];
+  static constexpr int kUnits = kCount / (kHasPairs ? 2 : 1);
+  static constexpr int kOfPiece =
+      kUnits < impl::Piece<Unit>::kElements ? kUnits : impl::Piece<Unit>::kElements;
+  struct alignas(kOfPiece * sizeof(Unit)) Piece {
+    Unit element[kOfPiece];
+  };
+  Piece piece[kUnits / kOfPiece];
 
   KOKKOS_FORCEINLINE_FUNCTION Unit& unit(int i) {
     return piece[i / kOfPiece].element[i % kOfPiece];
@@ -113,39 +126,44 @@ struct StoredEight {
   }
 };
 template <class T>
-KOKKOS_FORCEINLINE_FUNCTION StoredEight<T> load_eight(const T* row, PieceAt at) {
+using StoredEight = Stored<T, kPieceColumns>;
+
+template <class T, int kCount>
+KOKKOS_FORCEINLINE_FUNCTION Stored<T, kCount> load_stored(const T* row,
+                                                          PieceOf<kCount> at) {
 #if defined(__CUDA_ARCH__)
-  return *reinterpret_cast<const StoredEight<T>*>(row + at.j);
+  return *reinterpret_cast<const Stored<T, kCount>*>(row + at.j);
 #else
-  StoredEight<T> stored;
+  Stored<T, kCount> stored;
   std::memcpy(&stored, row + at.j, sizeof(stored));
   return stored;
 #endif
 }
-template <class T>
-KOKKOS_FORCEINLINE_FUNCTION void store_eight(T* row, PieceAt at,
-                                             const StoredEight<T>& stored) {
+template <class T, int kCount>
+KOKKOS_FORCEINLINE_FUNCTION void store(T* row, PieceOf<kCount> at,
+                                       const Stored<T, kCount>& stored) {
 #if defined(__CUDA_ARCH__)
-  *reinterpret_cast<StoredEight<T>*>(row + at.j) = stored;
+  *reinterpret_cast<Stored<T, kCount>*>(row + at.j) = stored;
 #else
   std::memcpy(static_cast<void*>(row + at.j), &stored, sizeof(stored));
 #endif
 }
-template <class A, class T>
-KOKKOS_FORCEINLINE_FUNCTION Eight<A> numbers_of(const StoredEight<T>& stored) {
-  return Eight<A>::each([&](int i) {
-    if constexpr (StoredEight<T>::kHasPairs) {
+template <class A, class T, int kCount>
+KOKKOS_FORCEINLINE_FUNCTION Several<A, kCount> numbers_of(
+    const Stored<T, kCount>& stored) {
+  return Several<A, kCount>::each([&](int i) {
+    if constexpr (Stored<T, kCount>::kHasPairs) {
       return detail::half_of<T, A>(stored.unit(i / 2), i % 2);
     } else {
       return static_cast<A>(stored.unit(i));
     }
   });
 }
-template <class T, class A>
-KOKKOS_FORCEINLINE_FUNCTION StoredEight<T> stored_as(const Eight<A>& value) {
-  StoredEight<T> stored;
-  for (int i = 0; i < StoredEight<T>::kUnits; ++i) {
-    if constexpr (StoredEight<T>::kHasPairs) {
+template <class T, class A, int kCount>
+KOKKOS_FORCEINLINE_FUNCTION Stored<T, kCount> stored_as(const Several<A, kCount>& value) {
+  Stored<T, kCount> stored;
+  for (int i = 0; i < Stored<T, kCount>::kUnits; ++i) {
+    if constexpr (Stored<T, kCount>::kHasPairs) {
       stored.unit(i) = detail::pair_of<T>(value.of[2 * i], value.of[2 * i + 1]);
     } else {
       stored.unit(i) = static_cast<T>(value.of[i]);
@@ -154,19 +172,21 @@ KOKKOS_FORCEINLINE_FUNCTION StoredEight<T> stored_as(const Eight<A>& value) {
   return stored;
 }
 
-template <class A, class T>
-KOKKOS_FORCEINLINE_FUNCTION Eight<A> read(const T* row, PieceAt at) {
-  return numbers_of<A>(load_eight(row, at));
+template <class A, class T, int kCount>
+KOKKOS_FORCEINLINE_FUNCTION Several<A, kCount> read(const T* row, PieceOf<kCount> at) {
+  return numbers_of<A>(load_stored(row, at));
 }
-template <class T, class A>
-KOKKOS_FORCEINLINE_FUNCTION void write(T* row, PieceAt at, const Eight<A>& value) {
-  store_eight(row, at, stored_as<T>(value));
+template <class T, class A, int kCount>
+KOKKOS_FORCEINLINE_FUNCTION void write(T* row, PieceOf<kCount> at,
+                                       const Several<A, kCount>& value) {
+  store(row, at, stored_as<T>(value));
 }
 // What is written is not read from memory again.
-template <class A, class T>
-KOKKOS_FORCEINLINE_FUNCTION Eight<A> written(T* row, PieceAt at, const Eight<A>& value) {
-  const StoredEight<T> stored = stored_as<T>(value);
-  store_eight(row, at, stored);
+template <class A, class T, int kCount>
+KOKKOS_FORCEINLINE_FUNCTION Several<A, kCount> written(T* row, PieceOf<kCount> at,
+                                                       const Several<A, kCount>& value) {
+  const Stored<T, kCount> stored = stored_as<T>(value);
+  store(row, at, stored);
   return numbers_of<A>(stored);
 }
 
@@ -178,9 +198,10 @@ KOKKOS_FORCEINLINE_FUNCTION void ask_to_write(const T*, PieceAt) {}
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void ask_ahead_of(const T*, PieceAt) {}
 
-template <class A, class F>
-KOKKOS_FORCEINLINE_FUNCTION Eight<A> mapped(const Eight<A>& value, const F& f) {
-  return Eight<A>::each([&](int i) { return f(value.of[i]); });
+template <class A, int kCount, class F>
+KOKKOS_FORCEINLINE_FUNCTION Several<A, kCount> mapped(const Several<A, kCount>& value,
+                                                      const F& f) {
+  return Several<A, kCount>::each([&](int i) { return f(value.of[i]); });
 }
 
 // The values whose random words are not below the threshold, else 0: one call of the
@@ -254,11 +275,18 @@ KOKKOS_FORCEINLINE_FUNCTION void sum_lanes_of_two(const TeamRow& team, index_t c
   total_b = totals.of[1];
 }
 
-// Arrays that are gone through once.
+// Arrays that are gone through once. The widest numbers among them are float: a thread
+// has four columns, so that a warp reads and writes whole lines of those at once.
 template <class Ask, class Body>
 KOKKOS_FORCEINLINE_FUNCTION void for_each_streamed(const TeamRow& team, index_t count,
                                                    const Ask&, const Body& body) {
-  for_each_lanes(team, count, body);
+  constexpr int kColumns = 4;
+  const index_t pieces = team.has_pieces ? count / kColumns : 0;
+  for (index_t q = team.rank; q < pieces; q += team.size) {
+    body(PieceOf<kColumns>{kColumns * q});
+  }
+  const index_t rest = pieces * kColumns;
+  for (index_t j = rest + team.rank; j < count; j += team.size) body(j);
 }
 
 namespace detail {
@@ -288,16 +316,23 @@ KOKKOS_FORCEINLINE_FUNCTION A sum_streamed(const TeamRow& team, const T* data,
       .of[0];
 }
 
-// A thread adds up its columns over the rows by itself.
+// A thread adds up its columns over the rows by itself, of which it reads four at a time.
 template <class A, class TermOf>
-KOKKOS_FORCEINLINE_FUNCTION void add_rows(const TeamRow& team, index_t begin, index_t end,
+KOKKOS_FORCEINLINE_FUNCTION void add_rows(const TeamRow& team,
+                                          const RowBlocks::Rows& rows,
                                           index_t column_begin, index_t width, A* sums,
                                           const TermOf& term_of) {
   for_each_lanes(team, width, [&](auto j) {
     auto sum = read<A>(sums, j);
-    for (index_t row = begin; row < end; ++row) {
-      sum = sum + term_of(row)(column_begin + j);
+    const auto c = column_begin + j;
+    const index_t step = rows.step;
+    index_t row = rows.begin;
+    for (; row + 3 * step < rows.end; row += 4 * step) {
+      const auto t0 = term_of(row)(c), t1 = term_of(row + step)(c);
+      const auto t2 = term_of(row + 2 * step)(c), t3 = term_of(row + 3 * step)(c);
+      sum = (((sum + t0) + t1) + t2) + t3;
     }
+    for (; row < rows.end; row += step) sum = sum + term_of(row)(c);
     write(sums, j, sum);
   });
 }

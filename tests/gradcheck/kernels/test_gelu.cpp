@@ -33,7 +33,7 @@ double loss(const Point& x, const Point& w, const Point& bias) {
 TEST(GeluGradient, OfInputWeightAndBias) {
   const Array<double> x(kX), w(kW), bias(kBias), d_y(kDy), z(kRows * kF), y(kRows * kF),
       d_z(kRows * kF), d_x(kRows * kIn), d_w(kF * kIn), d_bias(kF),
-      partials(partial_count(kRows) * kF);
+      partials(tiled_partial_count(kRows, kF) * kF);
   const WeightOperand<double> weight(w.cmatrix(kF, kIn));
   linear_forward<double>(Exec(), x.cmatrix(kRows, kIn), weight,
                          {.bias = bias.cvector(),
@@ -41,13 +41,14 @@ TEST(GeluGradient, OfInputWeightAndBias) {
                           .pre_activation = z.matrix(kRows, kF)},
                          y.matrix(kRows, kF));
   gelu_backward<double>(Exec(), d_y.cmatrix(kRows, kF), z.cmatrix(kRows, kF),
-                        d_z.matrix(kRows, kF), partials.matrix(partial_count(kRows), kF));
+                        d_z.matrix(kRows, kF),
+                        partials.matrix(tiled_partial_count(kRows, kF), kF));
   linear_backward_input<double>(Exec(), d_z.cmatrix(kRows, kF), weight,
                                 d_x.matrix(kRows, kIn));
   linear_backward_weight<double>(Exec(), d_z.cmatrix(kRows, kF), x.cmatrix(kRows, kIn),
                                  Accumulate::no, d_w.matrix(kF, kIn));
-  add_partials<double>(Exec(), partials.cmatrix(partial_count(kRows), kF), Accumulate::no,
-                       d_bias.vector());
+  add_partials<double>(Exec(), partials.cmatrix(tiled_partial_count(kRows, kF), kF),
+                       Accumulate::no, d_bias.vector());
   EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(p, kW, kBias); }, kX,
                                    d_x.values()));
   EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(kX, p, kBias); }, kW,

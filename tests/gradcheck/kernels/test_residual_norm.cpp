@@ -54,7 +54,7 @@ struct ResidualNormPass {
 void check(double probability) {
   const Inputs at;
   const ResidualNormPass pass(at, probability);
-  const index_t blocks = partial_count(kRows);
+  const index_t blocks = partial_count(kRows, kH);
   const bool drops = probability > 0;
   const Array<double> d_y(kDy), by_pass(kByPass), d_x1(kRows * kH), d_branch(kRows * kH);
   const Array<double> partials[3] = {

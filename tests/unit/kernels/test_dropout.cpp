@@ -156,7 +156,7 @@ TYPED_TEST(DropoutOf, BackwardLeavesSumsForTheBias) {
                                   {2000, 17}}) {
       SCOPED_TRACE(::testing::Message() << rows << " x " << h << ", " << p);
       const DropoutDesc desc{.probability = p, .sequence_begin = 2, .layer = 4};
-      const index_t blocks = partial_count(rows);
+      const index_t blocks = partial_count(rows, h);
       const Array<T> d_y(test::uniform(rows * h, 1)), d_x(rows * h), want_x(rows * h);
       const Array<A> partials(blocks * h, 1e30), want(h),
           scratch(sum_rows_scratch_elements(h));

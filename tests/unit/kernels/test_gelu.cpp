@@ -35,7 +35,7 @@ TYPED_TEST(GeluOf, MatchesReference) {
   for (const index_t rows : {1, 31, 33, 257}) {
     for (const index_t f : {1, 16, 31, 33, 64, 257}) {
       SCOPED_TRACE(::testing::Message() << rows << " x " << f);
-      const index_t blocks = partial_count(rows);
+      const index_t blocks = tiled_partial_count(rows, f);
       const Array<T> z(test::uniform(rows * f, 1, -5, 5)),
           d_y(test::uniform(rows * f, 3)), y(rows * f), d_z(rows * f);
       const Array<A> partials(blocks * f, NAN), d_bias(f), d_bias_want(f),

@@ -181,7 +181,7 @@ TYPED_TEST(LayerNormOf, BackwardInOnePass) {
     const Array<T> x(test::uniform(rows * h, 1)), gamma(test::uniform(h, 2)), beta(h),
         d_y(test::uniform(rows * h, 4)), by_pass(test::uniform(rows * h, 5)), y(rows * h),
         want(rows * h), d_x(rows * h);
-    const index_t blocks = partial_count(rows);
+    const index_t blocks = partial_count(rows, h);
     const Array<A> mean(rows), rstd(rows), scratch(layer_norm_scratch_elements(h)),
         gammas(blocks * h, 1e30), betas(blocks * h, 1e30);
     layer_norm_forward<T>(exec, x.cmatrix(rows, h), gamma.cvector(), beta.cvector(),
@@ -340,7 +340,7 @@ TYPED_TEST(LayerNormOf, GradientsOfNoRows) {
     SCOPED_TRACE(::testing::Message() << "0 x " << h);
     const View2<const T> none(nullptr, 0, h);
     const View1<const A> of_no_rows(nullptr, 0);
-    ASSERT_EQ(partial_count(0), 1);
+    ASSERT_EQ(partial_count(0, h), 1);
     const Array<T> gamma(h, 1.0);
     const Array<A> gammas(h, 1e30), betas(h, 1e30),
         scratch(layer_norm_scratch_elements(h), 1e30), d_gamma(h, NAN), d_beta(h, NAN);

@@ -83,7 +83,7 @@ class ResidualNormCase {
   std::vector<Output> backward(const Exec& exec, const Array<T>& to,
                                const Array<T>& from_y, const Array<T>& by_pass) const {
     const bool drops = desc.probability > 0;
-    const index_t blocks = partial_count(rows);
+    const index_t blocks = partial_count(rows, h);
     const Array<T> d_branch(drops ? rows * h : 0, -1.0);
     const Array<A> gammas(blocks * h, 1e30), betas(blocks * h, 1e30),
         biases(blocks * h, 1e30);
@@ -232,7 +232,7 @@ TYPED_TEST(ResidualNormOf, BitsDoNotDependOnThreads) {
 TYPED_TEST(ResidualNormOf, GradientsOfNoRows) {
   using T = TypeParam;
   using A = Accumulator<T>;
-  ASSERT_EQ(partial_count(0), 1);
+  ASSERT_EQ(partial_count(0, 8), 1);
   for (const index_t h : {8, 3}) {
     for (const double probability : {0.0, 0.3}) {
       SCOPED_TRACE(::testing::Message() << "0 x " << h << ", " << probability);
@@ -254,8 +254,8 @@ TYPED_TEST(ResidualNormOf, GradientsOfNoRows) {
 
 TEST(ResidualNormShapes, WrongShapesAreRefused) {
   const ResidualNormCase<float> of(4, 3, 0.1);
-  const Array<float> sums(partial_count(4) * 3);
-  const auto partials = sums.matrix(partial_count(4), 3);
+  const Array<float> sums(partial_count(4, 3) * 3);
+  const auto partials = sums.matrix(partial_count(4, 3), 3);
   const auto backward = [&](const View2<float>& d_branch, const View2<float>& bias) {
     residual_norm_backward<float>(Exec(), of.desc, of.step(), of.matrix(of.d_y),
                                   of.matrix(of.x1), of.gamma.cvector(), of.mean.cvector(),

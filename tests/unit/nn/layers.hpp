@@ -66,7 +66,9 @@ template <class T>
 View2<const Accumulator<T>> bias_partials(const nn::Context& context,
                                           View2<const T> d_y) {
   const auto partials = context.scratch.matrix<Accumulator<T>>(
-      Category::gradient, kernels::partial_count(static_cast<index_t>(d_y.extent(0))),
+      Category::gradient,
+      kernels::partial_count(static_cast<index_t>(d_y.extent(0)),
+                             static_cast<index_t>(d_y.extent(1))),
       static_cast<index_t>(d_y.extent(1)));
   kernels::bias_dropout_add_backward<T>(context.exec, {.batch = context.samples()},
                                         context.step, d_y, {}, partials);
