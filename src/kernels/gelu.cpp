@@ -1,4 +1,10 @@
 // kernels/gelu.cpp — GeLU and its gradient, each in one pass over the activation.
+//
+// The gradient is summed over rows in the same pass, since the gradient of the bias is
+// that sum. A thread of a GPU has the same eight columns of many rows and, because it
+// computes for as long as it waits, the next two rows under way. A host goes through a
+// block twice: the loop that computes has longer vectors without the sum, which then
+// finds its numbers in cache.
 #include "kernels/gelu.hpp"
 
 #include "kernels/impl/column_sums.hpp"
