@@ -107,13 +107,6 @@ Places places_of(const config::Deck& layout) {
           .pipeline = {p.pipeline, to_next_stage, all}};
 }
 
-std::vector<index_t> even_split(index_t layers, int pieces) {
-  std::vector<index_t> split(static_cast<std::size_t>(pieces), layers / pieces);
-  index_t rest = layers % pieces;
-  for (std::size_t i = 1; rest > 0; ++i, --rest) split[i % split.size()] += 1;
-  return split;
-}
-
 bool is_simulated(const config::Deck& layout, Schedule schedule) {
   const PipelineShape shape = pipeline_shape(layout);
   if (shape.stages == 1) return true;
@@ -127,7 +120,9 @@ bool is_simulated(const config::Deck& layout, Schedule schedule) {
 std::vector<index_t> split_of(const config::Deck& layout) {
   const config::ParallelConfig& p = layout.parallel;
   if (!p.stages.empty()) return p.stages;
-  return even_split(layout.model.layers, p.pipeline * p.virtual_pipeline);
+  const schedule::Split even = schedule::even_split(static_cast<int>(layout.model.layers),
+                                                    p.pipeline * p.virtual_pipeline);
+  return {even.begin(), even.end()};
 }
 
 PerformanceModel::PerformanceModel(Machine machine, const config::Deck& deck)

@@ -67,11 +67,6 @@ struct StepKernels {
   double tensor_messages = 0.0, gradient_messages = 0.0;
 };
 
-// Layers of each piece of a pipeline, as even as may be: where they do not come out even
-// the first piece, which has the embedding, gets none of the rest, nor does the last one,
-// which has the head, as long as the others can take it.
-std::vector<index_t> even_split(index_t layers, int pieces);
-
 // Predicts steps of decks that differ in their layout: parallel, batch and
 // memory.recompute.
 class PerformanceModel {

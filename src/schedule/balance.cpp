@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -28,48 +27,9 @@ namespace {
 constexpr double kSame = 1e-9;  // relative: no faster than rounding makes it
 constexpr std::size_t kFewPieces = 12;
 
-PieceCost operator+(const PieceCost& a, const PieceCost& b) {
-  return {a.forward + b.forward, a.backward_input + b.backward_input,
-          a.backward_weight + b.backward_weight};
-}
-
 PieceCost operator*(double factor, const PieceCost& cost) {
   return {factor * cost.forward, factor * cost.backward_input,
           factor * cost.backward_weight};
-}
-
-OrderOf orders_of(const PipelineShape& shape, PipelineSchedule kind, int groups) {
-  return [=](int stage) {
-    if (kind == PipelineSchedule::gpipe) return all_forward_all_backward(shape, stage);
-    if (kind == PipelineSchedule::zero_bubble) return zero_bubble_by_rule(shape, stage);
-    return shape.chunks == 1 ? one_forward_one_backward(shape, stage)
-                             : interleaved(shape, stage, groups);
-  };
-}
-
-// The numbers of groups that are worth trying. Several numbers give the same largest
-// group, and only one of these is kept; groups of more micro-batches than a few for each
-// stage take memory and save no time.
-std::vector<int> group_counts(const PipelineShape& shape) {
-  constexpr int kMostPerStage = 4;
-  std::vector<int> counts;
-  int size = 0;
-  for (int groups = most_groups(shape); groups >= 1; --groups) {
-    const int largest = (shape.microbatches + groups - 1) / groups;
-    if (largest == size) continue;
-    size = largest;
-    if (!counts.empty() && size > kMostPerStage * shape.stages) break;
-    counts.push_back(groups);
-  }
-  return counts;
-}
-
-// Whether a schedule of this kind may take one of several orders. Where it may not, a
-// rule gives the only one.
-bool has_choice(const PipelineShape& shape, PipelineSchedule kind) {
-  if (kind == PipelineSchedule::zero_bubble) return true;
-  return kind == PipelineSchedule::one_f_one_b && shape.chunks > 1 &&
-         group_counts(shape).size() > 1;
 }
 
 class Balancer {
@@ -227,94 +187,6 @@ class Balancer {
 };
 
 }  // namespace
-
-std::vector<bool> ModelCost::layers() const {
-  std::vector<bool> is_layer;
-  for (const Block& block : blocks) is_layer.push_back(block.is_layer);
-  return is_layer;
-}
-
-std::vector<std::size_t> cuts_of(const Split& split, const std::vector<bool>& is_layer) {
-  const auto first = std::ranges::find(is_layer, true) - is_layer.begin();
-  std::vector<std::size_t> cuts = {0};
-  auto at = static_cast<std::size_t>(first);  // behind what stands before all layers
-  for (const int layers : split) {
-    for (int left = layers; left > 0; --left) {
-      while (at < is_layer.size() && !is_layer[at]) ++at;
-      TRIREME_REQUIRE(at < is_layer.size(), "a split of more layers than there are");
-      ++at;
-    }
-    cuts.push_back(at);
-  }
-  cuts.back() = is_layer.size();
-  return cuts;
-}
-
-Costs costs_of(const Split& split, const ModelCost& model) {
-  Costs costs{.pieces = {}, .message = model.message, .message_work = model.message_work};
-  const std::vector<std::size_t> cuts = cuts_of(split, model.layers());
-  for (std::size_t g = 0; g < split.size(); ++g) {
-    PieceCost piece{0.0, 0.0, 0.0};
-    int layers = 0;
-    for (std::size_t i = cuts[g]; i < cuts[g + 1]; ++i) {
-      const ModelCost::Block& block = model.blocks[i];
-      piece = piece + block.cost;
-      if (!block.is_layer) continue;
-      if (layers < model.recomputed) piece.backward_input += block.cost.forward;
-      ++layers;
-    }
-    costs.pieces.push_back(piece);
-  }
-  return costs;
-}
-
-bool is_simulated(const PipelineShape& shape, PipelineSchedule kind) {
-  constexpr double kMostPasses = 4e6;  // that are gone through, in all tries together
-  double tries = 1.0;
-  // zero_bubble() makes nine searches and simulates the result of each, and its orders
-  // have three passes where others have two.
-  if (kind == PipelineSchedule::zero_bubble) tries = 9 * 2 * 1.5;
-  if (kind == PipelineSchedule::one_f_one_b && shape.chunks > 1) {
-    tries = static_cast<double>(group_counts(shape).size());
-  }
-  return tries * 2.0 * shape.pieces() * shape.microbatches < kMostPasses;
-}
-
-Choice choose_orders(const PipelineShape& shape, PipelineSchedule kind,
-                     const Costs& costs) {
-  if (!has_choice(shape, kind) || !is_simulated(shape, kind)) {
-    const int groups = most_groups(shape);
-    return {.order_of = orders_of(shape, kind, groups),
-            .timeline = nullptr,
-            .groups = groups,
-            .seconds = {}};
-  }
-  if (kind == PipelineSchedule::zero_bubble) {
-    const auto found =
-        std::make_shared<const std::vector<Order>>(zero_bubble(shape, costs));
-    auto timeline = std::make_shared<const Timeline>(simulate(shape, *found, costs));
-    const double seconds = timeline->seconds;
-    return {.order_of =
-                [found](int stage) { return found->at(static_cast<std::size_t>(stage)); },
-            .timeline = std::move(timeline),
-            .groups = 1,
-            .seconds = seconds};
-  }
-  Choice best;
-  for (const int groups : group_counts(shape)) {
-    const OrderOf order_of = orders_of(shape, kind, groups);
-    const double seconds = simulate(shape, orders_of_all(shape, order_of), costs).seconds;
-    if (best.seconds && seconds >= *best.seconds * (1.0 - kSame)) continue;
-    best = {
-        .order_of = order_of, .timeline = nullptr, .groups = groups, .seconds = seconds};
-  }
-  return best;
-}
-
-double seconds_of(const PipelineShape& shape, const Choice& choice, const Costs& costs) {
-  if (choice.seconds) return *choice.seconds;
-  return simulate(shape, orders_of_all(shape, choice.order_of), costs).seconds;
-}
 
 Split balance(const PipelineShape& shape, PipelineSchedule kind, const ModelCost& model) {
   const std::vector<bool> is_layer = model.layers();

@@ -17,6 +17,10 @@ struct PieceCost {
   double backward() const { return backward_input + backward_weight; }
   double total() const { return forward + backward(); }
 };
+inline PieceCost operator+(const PieceCost& a, const PieceCost& b) {
+  return {a.forward + b.forward, a.backward_input + b.backward_input,
+          a.backward_weight + b.backward_weight};
+}
 
 struct Costs {
   std::vector<PieceCost> pieces;  // in the order of the model

@@ -1,7 +1,6 @@
 // Steps on a machine: what must hold whatever the numbers are, and the limits.
 #include "plan/performance_model.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "model/blueprint.hpp"
@@ -16,7 +15,6 @@ namespace {
 using test::Case;
 using test::deck_of;
 using test::predict;
-using ::testing::ElementsAre;
 
 Machine selene() {
   return test::machine_named("selene");
@@ -227,13 +225,6 @@ TEST(PerformanceModel, KnowsWhereGroupsLie) {
   EXPECT_EQ(places_of(deck).pipeline.stride, 1);
   EXPECT_EQ(places_of(deck).tensor.stride, 2);
   EXPECT_EQ(places_of(deck).gradient.stride, 8);
-}
-
-TEST(PerformanceModelSplit, IsAsEvenAsMayBe) {
-  EXPECT_THAT(even_split(8, 4), ElementsAre(2, 2, 2, 2));
-  EXPECT_THAT(even_split(10, 4), ElementsAre(2, 3, 3, 2));
-  EXPECT_THAT(even_split(11, 4), ElementsAre(2, 3, 3, 3));
-  EXPECT_THAT(even_split(3, 1), ElementsAre(3));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "schedule/balance.hpp"
+#include "schedule/division.hpp"
 
 namespace trireme::schedule {
 
