@@ -637,17 +637,19 @@ void add_pipeline(Table& table) {
                 "(interleaved where stages have several chunks); zero_bubble: the same, "
                 "with weight gradients computed where a stage would be idle; gpipe: all "
                 "forward, then all backward."});
-  table.add({"parallel.stages", "list of integers", "layers", "",
-             "pipeline × virtual_pipeline numbers with sum model.layers, 0 for the first "
-             "and the last chunk only; or auto",
-             "Layers of each chunk, in order of the model: chunk c of stage r is number "
-             "c × pipeline + r; the first has the embedding, too, the last the head. "
-             "auto: dealt so that a step takes least time by simulation."},
-            read_stages, [](const Deck& deck) {
-              return deck.parallel.stages.empty()
-                         ? std::string("auto")
-                         : fmt::format("[{}]", fmt::join(deck.parallel.stages, ", "));
-            });
+  table.add(
+      {"parallel.stages", "list of integers", "layers", "",
+       "pipeline × virtual_pipeline numbers with sum model.layers, 0 for the first "
+       "and the last chunk only; or auto",
+       "Layers of each chunk, in order of the model: chunk c of stage r is number "
+       "c × pipeline + r; the first has the embedding, too, the last the head. "
+       "auto: evenly, unless a step is shorter by a hundredth or more, by simulation, "
+       "with other numbers; memory that these take counts as time."},
+      read_stages, [](const Deck& deck) {
+        return deck.parallel.stages.empty()
+                   ? std::string("auto")
+                   : fmt::format("[{}]", fmt::join(deck.parallel.stages, ", "));
+      });
   table.choice(TRIREME_AT(parallel.balance),
                {"Costs by which stages: auto deals the layers. modelled: their matrix "
                 "products; measured: the first start times one block of each kind on its "

@@ -81,7 +81,7 @@ double BlockSpec::forward_flops(index_t sequence, AttentionCount count) const {
 index_t Blueprint::parameter_count() const {
   index_t count = 0;
   for (const BlockSpec& block : blocks) count += block.parameters;
-  for (const SharedTable& table : tables) count += table.rows * table.columns;
+  for (const SharedTable& table : tables) count += table.elements();
   return count;
 }
 

@@ -123,6 +123,7 @@ struct SharedTable {
   double init_std = 0.02;
 
   std::string parameter() const { return name + "/weight"; }
+  index_t elements() const { return rows * columns; }
 };
 
 // The blocks [begin, end).

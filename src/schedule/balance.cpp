@@ -1,14 +1,20 @@
 // schedule/balance.cpp — see balance.hpp.
 //
-// The fastest split of a model over a pipeline is looked for by trying: Balancer makes a
-// first split by giving every next layer to the stage with the least work, and then moves
-// single layers from piece to piece as long as the simulated step becomes shorter.
-// Simulation is used rather than the largest stage's work, because warm-up, cool-down and
-// messages count as well, and because layers that are made again in the backward pass
-// change forward and backward time by different factors. What stands before the first
-// layer and behind the last (embedding, head) is not dealt: it stays with the first and
-// the last piece, which therefore get fewer layers. Example: 4 layers of cost 1 and a
-// head of cost 2 on 2 stages are dealt 3 + 1, so that the stages have 3 and 3.
+// A division is looked for by trying. Dealer makes two to begin with, by giving every
+// next layer to the stage with the least work: the one fills the chunks of a stage alike,
+// the other its last chunk, since what comes early is in flight for long. From each of
+// them layers are moved as long as the price falls. Simulation is used rather than the
+// largest stage's work, because warm-up, cool-down and messages count as well, and
+// because layers that are made again in the backward pass change forward and backward
+// time by different factors. What stands before the first layer and behind the last
+// (embedding, head) is not dealt: it stays with the first and the last piece, which
+// therefore get fewer layers. Example: 4 layers of cost 1 and a head of cost 2 on 2
+// stages are dealt 3 + 1, so that the stages have 3 and 3.
+//
+// Costs are not exact, and a division that is best by a hair where all passes meet in
+// time is worse than the even one where they do not. Hence two prices, by the costs as
+// they are and by costs that are worse for it, of which the higher counts. A pipeline
+// that is too deep to be simulated is divided evenly.
 #include "schedule/balance.hpp"
 
 #include <algorithm>
@@ -24,7 +30,6 @@ namespace trireme::schedule {
 
 namespace {
 
-constexpr double kSame = 1e-9;  // relative: no faster than rounding makes it
 constexpr std::size_t kFewPieces = 12;
 
 PieceCost operator*(double factor, const PieceCost& cost) {
@@ -32,13 +37,15 @@ PieceCost operator*(double factor, const PieceCost& cost) {
           factor * cost.backward_weight};
 }
 
-class Balancer {
+double growth(double value, double from) {
+  return from > 0.0 ? value / from - 1.0 : 0.0;
+}
+
+// Deals layers by the work of the stages, without a simulation.
+class Dealer {
  public:
-  Balancer(const PipelineShape& shape, PipelineSchedule kind, const ModelCost& model)
-      : shape_(shape), simulated_(shape), kind_(kind), model_(model) {
-    // The beginning and the end of a step are what splits differ in; the middle repeats.
-    constexpr int kEnough = 4;
-    simulated_.microbatches = std::min(shape.microbatches, kEnough * shape.stages);
+  Dealer(const PipelineShape& shape, const ModelCost& model)
+      : shape_(shape), model_(model) {
     const std::vector<bool> is_layer = model.layers();
     const auto layers = std::ranges::count(is_layer, true);
     bool is_before = true;
@@ -50,45 +57,49 @@ class Balancer {
     layer_ = 1.0 / static_cast<double>(std::max<std::ptrdiff_t>(layers, 1)) * layer_;
   }
 
-  Split best(int layers) {
+  // Which chunk of a stage gets the layers that the stage gets.
+  enum class Chunk { lightest, last };
+
+  Split dealt(int layers, Chunk chunk) const {
     Split split(static_cast<std::size_t>(shape_.pieces()), 1);
-    const std::size_t last = split.size() - 1;
     split.front() = split.back() = 0;
     int left = layers - std::accumulate(split.begin(), split.end(), 0);
-    for (; left > 0; --left) split[lightest(split)] += 1;
-    if (last == 0) return split;
-    split = cut_by_work(split);
-    if (!is_affordable()) return split;
-    double seconds = simulated(split);
-    while (improve(split, seconds)) {
+    for (; left > 0; --left) {
+      const int stage = lightest_stage(split);
+      const int its = chunk == Chunk::last ? shape_.chunks - 1 : lightest(split, stage);
+      split[static_cast<std::size_t>(shape_.piece(stage, its))] += 1;
     }
-    return split;
+    return cut_by_work(split);
   }
 
  private:
-  // The piece that the next layer goes to: of the stage with the least work, and there of
-  // the lightest; later stages first, which have fewer micro-batches in flight.
-  std::size_t lightest(const Split& split) const {
-    const auto work_of = [&](int stage, int chunk) {
-      const auto piece = static_cast<std::size_t>(shape_.piece(stage, chunk));
-      return mean_cost(split, piece).total();
-    };
-    int lightest_stage = 0;
+  double work_of(const Split& split, int stage, int chunk) const {
+    return mean_cost(split, static_cast<std::size_t>(shape_.piece(stage, chunk))).total();
+  }
+  // Later stages first, which have fewer micro-batches in flight.
+  int lightest_stage(const Split& split) const {
+    int lightest = 0;
     double least = std::numeric_limits<double>::infinity();
     for (int stage = shape_.stages - 1; stage >= 0; --stage) {
       double work = 0.0;
-      for (int chunk = 0; chunk < shape_.chunks; ++chunk) work += work_of(stage, chunk);
-      if (work > least * (1.0 - kSame)) continue;
+      for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
+        work += work_of(split, stage, chunk);
+      }
+      if (!is_less(work, least)) continue;
       least = work;
-      lightest_stage = stage;
+      lightest = stage;
     }
-    int lightest_chunk = 0;
+    return lightest;
+  }
+  // Of a stage's chunks.
+  int lightest(const Split& split, int stage) const {
+    int lightest = 0;
     for (int chunk = 1; chunk < shape_.chunks; ++chunk) {
-      const bool is_lighter = work_of(lightest_stage, chunk) <
-                              work_of(lightest_stage, lightest_chunk) * (1.0 - kSame);
-      if (is_lighter) lightest_chunk = chunk;
+      if (is_less(work_of(split, stage, chunk), work_of(split, stage, lightest))) {
+        lightest = chunk;
+      }
     }
-    return static_cast<std::size_t>(shape_.piece(lightest_stage, lightest_chunk));
+    return lightest;
   }
 
   // What a piece would cost if all layers were alike. Layers are dealt by their number as
@@ -130,63 +141,184 @@ class Balancer {
     return split;
   }
 
-  // Whether all moves can be tried within a second. In a pipeline of many pieces they
-  // cannot, and there a single layer matters less.
-  bool is_affordable() const {
-    constexpr double kMostPasses = 1e7;
-    const double pieces = shape_.pieces();
-    const double moves = pieces * std::min(pieces, static_cast<double>(kFewPieces));
-    const double tries = kind_ == PipelineSchedule::zero_bubble ? 30.0 : 1.0;
-    return moves * tries * 2.0 * pieces * simulated_.microbatches < kMostPasses;
-  }
-
-  double simulated(const Split& split) const {
-    const Costs costs = costs_of(split, model_);
-    return seconds_of(simulated_, choose_orders(simulated_, kind_, costs), costs);
-  }
-
-  // Moves one layer from one piece to another where that is faster: the best such move.
-  bool improve(Split& split, double& seconds) const {
-    Split best;
-    for (std::size_t from = 0; from < split.size(); ++from) {
-      const bool may_be_empty = from == 0 || from + 1 == split.size();
-      if (split[from] == (may_be_empty ? 0 : 1)) continue;
-      for (const std::size_t to : partners(from, split.size())) {
-        Split moved = split;
-        moved[from] -= 1;
-        moved[to] += 1;
-        const double taken = simulated(moved);
-        if (taken >= seconds * (1.0 - kSame)) continue;
-        seconds = taken;
-        best = std::move(moved);
-      }
-    }
-    if (best.empty()) return false;
-    split = std::move(best);
-    return true;
-  }
-
-  // The pieces that a layer may move to. With few pieces these are all others; with many
-  // they are the neighbours and the two ends, because the ends differ most from the rest.
-  static std::vector<std::size_t> partners(std::size_t from, std::size_t pieces) {
-    std::vector<std::size_t> others;
-    for (std::size_t to = 0; to < pieces; ++to) {
-      const bool is_near = to + 1 == from || to == from + 1;
-      const bool is_end = to == 0 || to + 1 == pieces;
-      if (to != from && (pieces <= kFewPieces || is_near || is_end)) others.push_back(to);
-    }
-    return others;
-  }
-
-  PipelineShape shape_, simulated_;
-  PipelineSchedule kind_;
+  PipelineShape shape_;
   const ModelCost& model_;
   // The costs of a mean layer, of all blocks that stand before the first layer, and of
   // all that stand behind it and are no layers.
   PieceCost layer_{0.0, 0.0, 0.0}, front_{0.0, 0.0, 0.0}, back_{0.0, 0.0, 0.0};
 };
 
+// What the costs leave open, at its worst for whoever moves layers: layers take as much
+// more as they may, so that what stands beside them weighs less, and messages that costs
+// do not know of take a tenth of a layer's forward pass.
+ModelCost worse_costs(ModelCost model) {
+  constexpr double kMessage = 0.1;
+  double forward = 0.0;
+  for (ModelCost::Block& block : model.blocks) {
+    if (!block.is_layer) continue;
+    block.cost = (1.0 + model.layers_more) * block.cost;
+    forward = std::max(forward, block.cost.forward);
+  }
+  if (model.message == 0.0) model.message = kMessage * forward;
+  return model;
+}
+
+// The pieces that a layer may move to. With few pieces these are all others; with many
+// they are the neighbours and the two ends, because the ends differ most from the rest.
+std::vector<std::size_t> partners(std::size_t from, std::size_t pieces) {
+  std::vector<std::size_t> others;
+  for (std::size_t to = 0; to < pieces; ++to) {
+    const bool is_near = to + 1 == from || to == from + 1;
+    const bool is_end = to == 0 || to + 1 == pieces;
+    if (to != from && (pieces <= kFewPieces || is_near || is_end)) others.push_back(to);
+  }
+  return others;
+}
+
+// Inner pieces keep one layer at least.
+bool can_give(const Split& split, std::size_t piece) {
+  const bool is_end = piece == 0 || piece + 1 == split.size();
+  return split[piece] > (is_end ? 0 : 1);
+}
+
+// Divisions that differ by one layer from one piece to another, or by one of each stage
+// from one of its chunks to another.
+std::vector<Split> neighbours(const PipelineShape& shape, const Split& split) {
+  std::vector<Split> moved;
+  const auto move = [](Split& layers, std::size_t from, std::size_t to) {
+    layers[from] -= 1;
+    layers[to] += 1;
+  };
+  for (std::size_t from = 0; from < split.size(); ++from) {
+    if (!can_give(split, from)) continue;
+    for (const std::size_t to : partners(from, split.size())) {
+      move(moved.emplace_back(split), from, to);
+    }
+  }
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+    for (int other = 0; other < shape.chunks; ++other) {
+      if (other == chunk) continue;
+      Split& all = moved.emplace_back(split);
+      for (int stage = 0; stage < shape.stages; ++stage) {
+        const auto from = static_cast<std::size_t>(shape.piece(stage, chunk));
+        const auto to = static_cast<std::size_t>(shape.piece(stage, other));
+        if (can_give(split, from)) move(all, from, to);
+      }
+    }
+  }
+  return moved;
+}
+
+// How many of these there may be.
+double most_neighbours(const PipelineShape& shape) {
+  const double pieces = shape.pieces();
+  const double others = pieces <= kFewPieces ? pieces - 1.0 : 4.0;
+  return pieces * others + shape.chunks * (shape.chunks - 1.0);
+}
+
+class Balancer {
+ public:
+  Balancer(const PipelineShape& shape, PipelineSchedule kind, const ModelCost& model,
+           int layers)
+      : shape_(shape),
+        model_(model),
+        layers_(layers),
+        even_(even_split(layers, shape.pieces())),
+        prices_(shape, kind, even_, {model, worse_costs(model)}, kMostPasses),
+        rough_prices_(shape, kind, even_, {model, worse_costs(model)},
+                      std::min(kMostPasses, kPassesOfRound / most_neighbours(shape))) {}
+
+  Split best() const {
+    if (!prices_.are_simulated()) return even_;
+    Split best = even_;
+    double least = 1.0 - kLeastGain;
+    const auto take_if_better = [&](const Split& split) {
+      const double price = prices_.of(split, least);
+      if (!is_less(price, least)) return;
+      least = price;
+      best = split;
+    };
+    const Dealer dealer(shape_, model_);
+    for (const auto chunk : {Dealer::Chunk::lightest, Dealer::Chunk::last}) {
+      const Split dealt = dealer.dealt(layers_, chunk);
+      take_if_better(dealt);
+      if (rough_prices_.are_simulated()) take_if_better(improved(dealt));
+      if (shape_.chunks == 1) break;
+    }
+    return best;
+  }
+
+ private:
+  // What may be gone through for one division, and for all that are tried in a round of
+  // moves: about a second at most for a balance. In a pipeline of many pieces moves
+  // cannot be tried, and there a single layer matters less.
+  static constexpr double kMostPasses = 5e5, kPassesOfRound = 2e6;
+  static constexpr int kMostRounds = 10;
+
+  // The prices of divisions, the even one's being 1.
+  class Prices {
+   public:
+    Prices(const PipelineShape& shape, PipelineSchedule kind, const Split& even,
+           const std::vector<ModelCost>& costs, double most_passes)
+        : divisions_(shape, kind, most_passes) {
+      if (!divisions_.are_simulated()) return;
+      for (const ModelCost& model : costs) {
+        cases_.push_back({model, divisions_.demand_of(even, model)});
+      }
+    }
+
+    // The highest; where that is not below `enough`, one that is not below it either.
+    double of(const Split& split, double enough) const {
+      double highest = 0.0;
+      for (const auto& [model, of_even] : cases_) {
+        const Demand demand = divisions_.demand_of(split, model);
+        highest = std::max(highest, price_of(demand, of_even));
+        if (!is_less(highest, enough)) break;
+      }
+      return highest;
+    }
+    bool are_simulated() const { return divisions_.are_simulated(); }
+
+   private:
+    struct Case {
+      ModelCost model;
+      Demand of_even;
+    };
+    Divisions divisions_;
+    std::vector<Case> cases_;
+  };
+
+  // From round to round the best of the neighbours.
+  Split improved(Split split) const {
+    double price = rough_prices_.of(split, std::numeric_limits<double>::infinity());
+    for (int round = 0; round < kMostRounds; ++round) {
+      const double before = price;
+      for (const Split& moved : neighbours(shape_, split)) {
+        const double changed = rough_prices_.of(moved, price);
+        if (!is_less(changed, price)) continue;
+        price = changed;
+        split = moved;
+      }
+      if (price == before) break;
+    }
+    return split;
+  }
+
+  PipelineShape shape_;
+  const ModelCost& model_;
+  int layers_;
+  Split even_;
+  Prices prices_;
+  Prices rough_prices_;  // of steps of fewer micro-batches, where these are too many
+};
+
 }  // namespace
+
+double price_of(const Demand& demand, const Demand& of_even) {
+  const double more = std::max({growth(demand.parameters, of_even.parameters),
+                                growth(demand.activations, of_even.activations), 0.0});
+  return demand.seconds / of_even.seconds * (1.0 + kTimeForMemory * more);
+}
 
 Split balance(const PipelineShape& shape, PipelineSchedule kind, const ModelCost& model) {
   const std::vector<bool> is_layer = model.layers();
@@ -196,7 +328,8 @@ Split balance(const PipelineShape& shape, PipelineSchedule kind, const ModelCost
                   "at most (the first may have the embedding alone, the last the head)",
                   format_plural(shape.pieces(), "piece"), format_plural(layers, "layer"),
                   format_plural(layers + 2, "piece"));
-  return Balancer(shape, kind, model).best(layers);
+  if (shape.pieces() == 1) return {layers};
+  return Balancer(shape, kind, model, layers).best();
 }
 
 }  // namespace trireme::schedule

@@ -23,6 +23,8 @@ struct ModelCost {
   std::vector<Block> blocks;
   int recomputed = 0;  // layers of each piece that the backward pass makes again
   double message = 0.0, message_work = 0.0;  // see Costs
+  // How much more layers may take than their costs say, as a share of these.
+  double layers_more = 0.0;
 
   std::vector<bool> layers() const;
 };

@@ -200,6 +200,7 @@ schedule::ModelCost measured_cost(const comm::ProcessGroups& groups,
   const auto replica = make_replica(deck, groups, sharing(deck));
   const model::Blueprint& blueprint = replica->part().blueprint;
   schedule::ModelCost model = modelled_cost(blueprint, step_shape(deck));
+  model.layers_more = 0.0;
   const auto slowest = [&](double mine) {
     return groups.world->all_reduce(mine, comm::Op::max);
   };

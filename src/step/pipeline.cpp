@@ -97,14 +97,19 @@ schedule::ModelCost modelled_cost(const model::Blueprint& blueprint,
   }
   // A block without matrix products is memory traffic, about a hundredth of a layer.
   constexpr double kTraffic = 0.01;
+  // A layer has passes over rows beside its products, and messages of tensor ranks.
+  constexpr double kLayersMore = 0.25;
   schedule::ModelCost cost;
+  cost.layers_more = kLayersMore;
   for (const model::BlockSpec& block : blueprint.blocks) {
     // A backward pass has two products for each of the forward pass, unless that had them
     // already.
     const double pass = std::max(flops(block) / layer, kTraffic);
     schedule::PieceCost passes{pass, block.is_source() ? 0.0 : pass, pass};
     if (block.gradients_in_forward) passes = {3 * pass, kTraffic, kTraffic};
-    cost.blocks.push_back({passes, block.is_layer});
+    index_t parameters = block.parameters;
+    if (!block.table.empty()) parameters += blueprint.table(block.table).elements();
+    cost.blocks.push_back({passes, block.is_layer, static_cast<double>(parameters)});
   }
   cost.recomputed =
       static_cast<int>(std::min(shape.recompute.layers, blueprint.layer_count()));

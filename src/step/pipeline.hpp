@@ -49,7 +49,7 @@ schedule::ModelCost modelled_cost(const model::Blueprint& blueprint,
 // What the pieces cost, each the sum of its blocks.
 schedule::Costs modelled_costs(const PipelineLayout& layout,
                                const model::Blueprint& blueprint, const StepShape& shape);
-// The layers dealt so that a step takes least time by simulation.
+// The layers dealt by these costs (schedule/balance.hpp).
 schedule::Split balanced_split(const PipelineLayout& layout,
                                const model::Blueprint& blueprint, const StepShape& shape);
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "plan/plan_report.hpp"
+#include "schedule/balance.hpp"
 #include "unit/plan/published_rows.hpp"
 
 namespace trireme::plan {
@@ -551,6 +553,37 @@ TEST(PublishedOrders, PtdPIsFasterThanZero3OnMoreDevices) {
   EXPECT_GT(ratio(0), 1.0);
   EXPECT_GT(ratio(1), 1.25);
   EXPECT_GT(ratio(2), ratio(1));
+}
+
+// The layouts that papers have taken, with full and with selective recomputation, as
+// Trireme runs them with `parallel.stages: auto` and with an even division: auto is never
+// slower, and takes more memory only where that saves time.
+TEST(PublishedLayouts, AreDealtNoWorseThanEvenly) {
+  const Machine machine = machine_named("selene-trireme");
+  std::set<std::string> seen;
+  for (const Table& table : tables()) {
+    for (const Row& row : table.rows) {
+      Case layout = row.layout;
+      if (layout.pipeline == 1) continue;
+      layout.zero = layout.data > 1 ? 1 : 0;
+      for (const char* recompute : {"full", "selective"}) {
+        layout.recompute = recompute;
+        const std::string name = fmt::format("{} layers of {}, {}", layout.layers,
+                                             layout.hidden, layout_text(layout));
+        if (!seen.insert(name).second) continue;
+        SCOPED_TRACE(name);
+        config::Deck deck = test::deck_of(layout);
+        const PlanOptions options{.devices = deck.parallel.ranks(), .is_fixed = true};
+        const PlanReport dealt = make_plan(deck, machine, options);
+        deck.parallel.stages = split_of(deck);
+        const PlanReport even = make_plan(deck, machine, options);
+        const double time = dealt.best().seconds() / even.best().seconds();
+        const double memory = dealt.best().memory.total() / even.best().memory.total();
+        EXPECT_LE(time, 1.0 + 1e-9);
+        EXPECT_LE(time * (1.0 + schedule::kTimeForMemory * (memory - 1.0)), 1.0 + 1e-9);
+      }
+    }
+  }
 }
 
 TEST(PublishedPage, IsWhatIsPredicted) {

@@ -70,11 +70,12 @@ TEST(PipelineCosts, AreThoseOfTheProducts) {
   EXPECT_LT(cost.blocks.front().cost.total(), 0.1);
   const schedule::Split split =
       balanced_split({.stages = 2, .chunks = 1, .split = {}}, gpt2(), kShape);
-  EXPECT_THAT(split, ElementsAre(9, 3));
+  // By products alone 9 and 3 would be best; layers may take more than these.
+  EXPECT_THAT(split, ElementsAre(8, 4));
   const PipelineLayout layout{.stages = 2, .chunks = 1, .split = split};
   const schedule::Costs costs = modelled_costs(layout, gpt2(), kShape);
-  EXPECT_NEAR(costs.pieces[0].forward, 9.01, 1e-9);
-  EXPECT_NEAR(costs.pieces[1].forward, 3.0 + head, 1e-9);
+  EXPECT_NEAR(costs.pieces[0].forward, 8.01, 1e-9);
+  EXPECT_NEAR(costs.pieces[1].forward, 4.0 + head, 1e-9);
 }
 
 StageNeeds needs_of(const PipelineLayout& layout, int stage,
