@@ -43,8 +43,8 @@ struct LoadedSlope {
   StoredEight<T> d_y, z;
 };
 
-// The same where its threads have one piece of each row: two rows are under way while one
-// is worked on. `at` is counted from the first row's beginning.
+// The gradient of a thread's piece of every row of a block, and its sum over them: two
+// rows are under way while one is worked on. Rows lie f apart.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void gelu_backward_in_registers(
     const BlockOfRows<Accumulator<T>, 1>& block, PieceAt in_row, const T* d_y, const T* z,
@@ -77,10 +77,7 @@ KOKKOS_FORCEINLINE_FUNCTION void gelu_backward_of_block(
     const TeamRow& team, const BlockOfRows<Accumulator<T>, 1>& block, const T* d_y,
     const T* z, T* d_z, index_t f) {
   using A = Accumulator<T>;
-  // A host's teams, for tests, have fewer threads.
-  const bool has_one_piece =
-      !kHostExecution || block.h <= index_t{kPieceColumns} * team.size;
-  if (team.held == 1 && has_one_piece) {
+  if (holds_one_piece(team, block.h)) {
     const PieceAt in_row{index_t{kPieceColumns} * team.rank};
     if (in_row.j < block.h) {
       gelu_backward_in_registers<T>(block, in_row, d_y, z, d_z, f);

@@ -84,8 +84,7 @@ KOKKOS_FORCEINLINE_FUNCTION bool norm_gradients_in_registers(
     Accumulator<T> per_column, const BlockOfRows<Accumulator<T>, kSums>& block,
     const NormGradients<T>& of) {
   using A = Accumulator<T>;
-  if (team.held != 1) return false;
-  if (kHostExecution && of.h > index_t{kPieceColumns} * team.size) return false;
+  if (!holds_one_piece(team, of.h)) return false;
   // A thread without a piece reads the first one, and adds nothing.
   const bool has_piece = index_t{kPieceColumns} * team.rank < of.h;
   const PieceAt in_row{has_piece ? index_t{kPieceColumns} * team.rank : 0};

@@ -190,6 +190,13 @@ KOKKOS_FORCEINLINE_FUNCTION Several<A, kCount> written(T* row, PieceOf<kCount> a
   return numbers_of<A>(stored);
 }
 
+// Whether a thread has one piece at most of so many columns, and the kernel knows it. A
+// host's teams, for tests, have fewer threads than those that it was launched for.
+KOKKOS_FORCEINLINE_FUNCTION bool holds_one_piece(const TeamRow& team, index_t columns) {
+  return team.held == 1 &&
+         (!kHostExecution || columns <= index_t{kPieceColumns} * team.size);
+}
+
 // Threads of a GPU ask for nothing ahead: others read meanwhile.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void ask_for(const T*, PieceAt) {}
