@@ -134,6 +134,26 @@ void require_output(const std::string& file, const std::vector<std::string>& inp
   io::require_writable(file);
 }
 
+void require_apart(const std::vector<Output>& outputs) {
+  // By the directory that it will be in, as the file may not be there yet.
+  const auto place = [](const std::string& file) {
+    std::error_code error;
+    const std::filesystem::path path = std::filesystem::absolute(file);
+    const std::filesystem::path found = std::filesystem::weakly_canonical(path, error);
+    return error ? path.lexically_normal() : found;
+  };
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    if (output->file.empty() || io::is_stream(output->file)) continue;
+    const auto same = std::find_if(outputs.begin(), output, [&](const Output& other) {
+      return !other.file.empty() && place(other.file) == place(output->file);
+    });
+    TRIREME_REQUIRE_INPUT(
+        same == output,
+        "{} and {} both write '{}', one over the other; name another file for one",
+        same->option, output->option, output->file);
+  }
+}
+
 CLI::Option* add_unsigned(CLI::App& command, const std::string& name,
                           std::uint64_t& value, const std::string& help) {
   const CLI::Validator no_sign(

@@ -65,6 +65,11 @@ std::string different_arguments(const comm::Environment& environment, int argc,
 // is one of the files that the command reads: before the work, not after it. A result
 // that is there is replaced. "" is no file.
 void require_output(const std::string& file, const std::vector<std::string>& inputs = {});
+// InputError where two of a command's outputs are one file, of which one would be lost.
+struct Output {
+  std::string option, file;
+};
+void require_apart(const std::vector<Output>& outputs);
 // Removes what killed calls have left of an output, before it is made again, and tells
 // the log.
 void remove_leftovers(const std::filesystem::path& output, Log& log);

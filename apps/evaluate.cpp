@@ -31,10 +31,9 @@ int run_evaluate(EvaluateArguments arguments, comm::Environment& environment) {
   inference::EvaluateOptions& options = arguments.options;
   if (!arguments.split.empty()) options.split = data::split_from(arguments.split);
   comm::on_first_rank(world, [&] {
-    std::vector<std::string> read = options.data;
-    require_output(options.progress_file, read);
-    if (!options.progress_file.empty()) read.push_back(options.progress_file);
-    require_output(arguments.json, read);
+    require_apart({{"--resume", options.progress_file}, {"--json", arguments.json}});
+    require_output(options.progress_file, options.data);
+    require_output(arguments.json, options.data);
   });
 
   ProgressLine line(speaks);

@@ -130,10 +130,11 @@ void report(const inference::GenerationSpeed& speed, const Json& results, Log& l
 
 // What is wrong with the options is found before a checkpoint is read.
 void check_options(GenerateOptions& options, comm::Communicator& world) {
-  for (const std::string& file : {options.out, options.json}) {
-    if (file.empty()) continue;
-    comm::on_first_rank(world, [&] { require_output(file, {options.prompts.file}); });
-  }
+  comm::on_first_rank(world, [&] {
+    require_apart({{"--out", options.out}, {"--json", options.json}});
+    require_output(options.out, {options.prompts.file});
+    require_output(options.json, {options.prompts.file});
+  });
   inference::SamplingConfig& sampling = options.config.sampling;
   if (options.greedy) sampling.temperature = 0.0;
   if (options.slide) options.config.at_limit = inference::AtContextLimit::slide;

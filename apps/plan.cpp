@@ -65,17 +65,25 @@ void measure(const PlanArguments& arguments, comm::Environment& environment) {
   });
 }
 
-// By the run in this directory, or whose report this is, of which the deck lies beside
-// it. Nothing without one.
+// What --from names, and the deck that lies beside it.
+struct RunFiles {
+  std::string report, deck;
+};
+RunFiles files_of(const std::string& from) {
+  if (from.empty()) return {};
+  io::Path report = from;
+  if (std::filesystem::is_directory(report)) report /= "efficiency.json";
+  return {report.string(), (report.parent_path() / "deck.yaml").string()};
+}
+
+// By the run in this directory, or whose report this is. Nothing without one.
 std::optional<plan::Calibration> calibration_of(const std::string& from,
                                                 const plan::Machine& machine) {
   if (from.empty()) return {};
-  io::Path file = from;
-  if (std::filesystem::is_directory(file)) file /= "efficiency.json";
-  const plan::RunTimes run = plan::run_times(io::read_file(file), file.string());
-  const io::Path deck = file.parent_path() / "deck.yaml";
+  const RunFiles files = files_of(from);
+  const plan::RunTimes run = plan::run_times(io::read_file(files.report), files.report);
   check::DeckCheckOptions check;
-  check.deck = deck.string();
+  check.deck = files.deck;
   check.ranks = run.devices;
   return plan::calibrate(machine, check::check_deck(check).deck, run);
 }
@@ -96,8 +104,10 @@ void make_plan(const PlanArguments& arguments) {
   TRIREME_REQUIRE_INPUT(!arguments.deck.deck.empty() && !arguments.machine.empty(),
                         "plan: a deck and --machine FILE are needed; without a file of "
                         "the machine, trireme plan --measure makes one of this machine");
+  const RunFiles run = files_of(arguments.from);
   const std::vector<std::string> inputs = {arguments.deck.deck, arguments.machine,
-                                           arguments.from, arguments.network};
+                                           run.report, run.deck, arguments.network};
+  require_apart({{"--json", arguments.json}, {"--out", arguments.out}});
   require_output(arguments.json, inputs);
   require_output(arguments.out, inputs);
   std::optional<plan::Calibration> calibration;

@@ -123,7 +123,7 @@ void check_outputs(const TokenizeOptions& options, Log& log) {
       "that is reading it keeps the old one until it ends; it cannot be resumed with the "
       "new one)",
       options.out);
-  read.push_back(options.out);
+  require_apart({{"--out", options.out}, {"--json", options.json}});
   require_output(options.json, read);
 }
 

@@ -110,6 +110,28 @@ TEST(CommandLineWrong, OutputsThatAreInputs) {
   EXPECT_EQ(slurp(file), "model: {layers: 2}\n");
 }
 
+// Nor over another result of the same command, whether or not it is there already.
+TEST(CommandLineWrong, OutputsThatAreOneFile) {
+  const Scratch scratch;
+  const std::string file = scratch / "deck.yaml", out = scratch / "x";
+  spill(file, "model: {layers: 2}\n");
+  const std::string same = (scratch / "./x").string();
+  for (const std::string& other : {out, same}) {
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"plan", file, "--machine", "none", "--devices", "1",
+                                   "--out", out, "--json", other},
+          {"generate", "--checkpoint", "none", "--prompt", "a", "--out", out, "--json",
+           other},
+          {"evaluate", "--checkpoint", "none", "--resume", out, "--json", other},
+          {"tokenize", "--train-bpe", "257", "--out", out, file, "--json", other}}) {
+      const RunResult result = trireme(arguments);
+      EXPECT_EQ(result.status, 2);
+      EXPECT_THAT(result.err, HasSubstr("one over the other")) << arguments[0];
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
 TEST(CommandLineRanks, OnlyTheFirstSpeaks) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--help"}, {"generate", "--help"}, {"--version"}}) {
