@@ -5,6 +5,7 @@
 // the readers of decks. The ranges are wide, as machines are; what they keep out is a
 // number in another unit, a bandwidth in GB/s say. A file may have another as its `base`,
 // whose keys are read first: then nothing that two machines share stands in two files.
+// The same table says a machine as JSON, so that no key of it can be forgotten there.
 #include "plan/machine.hpp"
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <type_traits>
@@ -36,6 +38,7 @@ using config::DeckError;
 using config::NumberRange;
 using config::Problem;
 using config::YamlValue;
+using Json = nlohmann::ordered_json;
 
 constexpr double kMostDevices = 1 << 24;
 
@@ -82,12 +85,14 @@ std::optional<Problem> read_count(const YamlValue& value, const Quantity& quanti
 constexpr std::pair<std::string_view, double ByType::*> kTypes[] = {
     {"fp32", &ByType::fp32}, {"bf16", &ByType::bf16}, {"fp16", &ByType::fp16}};
 
+// Access to a machine's members is for reading files, so that writing takes a machine
+// that is not const, too.
 using Read = std::function<std::optional<Problem>(const YamlValue&, Machine&)>;
+using Write = std::function<Json(Machine&)>;
 struct MachineKey {
   MachineKeyInfo info;
   Read read;
-  // Numbers of it by what follows the path: "", or ".bf16". Empty: it is no number.
-  std::function<std::vector<std::pair<std::string, double>>(Machine&)> numbers = {};
+  Write write;
   bool is_required() const { return info.default_value.empty(); }
 };
 
@@ -111,7 +116,10 @@ std::optional<Problem> read_fields(const YamlValue& item,
     if (field == fields.end()) {
       return Problem{fmt::format("has a key '{}' that is not known here", entry.key), ""};
     }
-    seen.insert(field->name);
+    if (!seen.insert(field->name).second) {
+      return Problem{
+          fmt::format("line {}: has '{}' a second time", entry.line, entry.key), ""};
+    }
     if (auto problem = field->read(entry.value)) {
       const std::string fix =
           problem->fix.empty() ? "" : fmt::format("; nearest: {}", problem->fix);
@@ -176,15 +184,22 @@ std::optional<Problem> read_by_type(const YamlValue& value, const Quantity& quan
     if (!problem) out = ByType::of_all(number);
     return problem;
   }
+  constexpr std::string_view kWanted =
+      "a number for all types, or a map of fp32, bf16 and fp16 is wanted";
+  if (value.entries.empty()) {
+    return Problem{fmt::format("is an empty map; {}", kWanted), ""};
+  }
   out = {};
+  std::set<std::string_view> seen;
   for (const YamlValue::Entry& entry : value.entries) {
     const auto type =
         std::ranges::find(kTypes, entry.key, [](const auto& t) { return t.first; });
     if (type == std::end(kTypes)) {
-      return Problem{fmt::format("has a key '{}'; a number for all types, or a map of "
-                                 "fp32, bf16 and fp16 is wanted",
-                                 entry.key),
-                     ""};
+      return Problem{fmt::format("has a key '{}'; {}", entry.key, kWanted), ""};
+    }
+    if (!seen.insert(type->first).second) {
+      return Problem{
+          fmt::format("line {}: has '{}' a second time", entry.line, entry.key), ""};
     }
     if (auto problem = read_quantity(entry.value, quantity, out.*type->second)) {
       problem->what =
@@ -194,6 +209,15 @@ std::optional<Problem> read_by_type(const YamlValue& value, const Quantity& quan
     }
   }
   return std::nullopt;
+}
+
+Json write_tiles(const Machine& machine) {
+  Json tiles = Json::array();
+  for (const Tile& tile : machine.device.tiles) {
+    tiles.push_back(
+        {{"rows", tile.rows}, {"columns", tile.columns}, {"share", tile.share}});
+  }
+  return tiles;
 }
 
 // A device reaches another one through its own link, so that what is further away is
@@ -234,6 +258,17 @@ std::optional<Problem> read_levels(const YamlValue& value, Machine& machine) {
   return std::nullopt;
 }
 
+Json write_levels(const Machine& machine) {
+  Json levels = Json::array();
+  for (const NetworkLevel& level : machine.network) {
+    levels.push_back({{"name", level.name},
+                      {"devices", level.devices},
+                      {"bandwidth", level.bandwidth},
+                      {"latency", level.latency}});
+  }
+  return levels;
+}
+
 // The table while it is made: a function for each kind of value. A key without a default
 // must be given.
 class Table {
@@ -245,18 +280,23 @@ class Table {
     keys.push_back({{path, "", "text", default_value, description},
                     [of](const YamlValue& value, Machine& machine) {
                       return config::read_text(value, of(machine));
+                    },
+                    [of](Machine& machine) {
+                      return of(machine).empty() ? Json() : Json(of(machine));
                     }});
   }
+  // A 0 that no file may give was not given.
   void number(const char* path, double& (*of)(Machine&), const Quantity& quantity,
               const char* default_value, const char* description) {
-    keys.push_back(
-        {{path, quantity.unit, allowed(quantity), default_value, description},
-         [of, quantity](const YamlValue& value, Machine& machine) {
-           return read_quantity(value, quantity, of(machine));
-         },
-         [of](Machine& machine) -> std::vector<std::pair<std::string, double>> {
-           return {{"", of(machine)}};
-         }});
+    keys.push_back({{path, quantity.unit, allowed(quantity), default_value, description},
+                    [of, quantity](const YamlValue& value, Machine& machine) {
+                      return read_quantity(value, quantity, of(machine));
+                    },
+                    [of, quantity](Machine& machine) {
+                      const double number = of(machine);
+                      return number == 0.0 && quantity.least > 0.0 ? Json()
+                                                                   : Json(number);
+                    }});
   }
   void by_type(const char* path, ByType& (*of)(Machine&), const Quantity& quantity,
                const char* default_value, const char* description) {
@@ -266,11 +306,10 @@ class Table {
                       return read_by_type(value, quantity, of(machine));
                     },
                     [of](Machine& machine) {
-                      std::vector<std::pair<std::string, double>> numbers;
+                      Json numbers;
                       for (const auto& [name, member] : kTypes) {
                         const double number = of(machine).*member;
-                        if (number > 0.0)
-                          numbers.emplace_back("." + std::string(name), number);
+                        numbers[std::string(name)] = number > 0.0 ? Json(number) : Json();
                       }
                       return numbers;
                     }});
@@ -285,10 +324,14 @@ class Table {
                       auto problem = config::read_word(value, words, index);
                       if (!problem) of(machine) = static_cast<E>(index);
                       return problem;
+                    },
+                    [of, words](Machine& machine) {
+                      const auto index = static_cast<std::size_t>(of(machine));
+                      return Json(std::string(words.at(index)));
                     }});
   }
-  void other(MachineKeyInfo info, Read read) {
-    keys.push_back({std::move(info), std::move(read)});
+  void other(MachineKeyInfo info, Read read, Write write) {
+    keys.push_back({std::move(info), std::move(read), std::move(write)});
   }
 };
 
@@ -303,14 +346,16 @@ void add_device(Table& table) {
                "Memory that a rank has");
   table.number("device.reserved", TRIREME_OF(device.reserved), kReserved, "0",
                "Of it, what libraries keep: contexts, buffers of messages");
-  table.other({"device.multiprocessors", kMultiprocessors.unit, allowed(kMultiprocessors),
-               "", "Units that compute a tile at a time; cores of a CPU"},
-              [](const YamlValue& value, Machine& machine) {
-                index_t number = 0;
-                auto problem = read_count(value, kMultiprocessors, number);
-                if (!problem) machine.device.multiprocessors = static_cast<int>(number);
-                return problem;
-              });
+  table.other(
+      {"device.multiprocessors", kMultiprocessors.unit, allowed(kMultiprocessors), "",
+       "Units that compute a tile at a time; cores of a CPU"},
+      [](const YamlValue& value, Machine& machine) {
+        index_t number = 0;
+        auto problem = read_count(value, kMultiprocessors, number);
+        if (!problem) machine.device.multiprocessors = static_cast<int>(number);
+        return problem;
+      },
+      [](Machine& machine) { return Json(machine.device.multiprocessors); });
   table.by_type("device.nominal_peak", TRIREME_OF(device.nominal_peak), kRate, "",
                 "Peak by the maker, of the types that it has products of");
   table.by_type("device.gemm_peak", TRIREME_OF(device.gemm_peak), kRate, "",
@@ -326,7 +371,7 @@ void add_shares(Table& table) {
                 "measured as what a layer takes beside all else");
   table.other({"device.tiles", "", "[{rows, columns, share}, ...]", "",
                "Tiles of the products' kernels, and their rates beside the fastest's"},
-              read_tiles);
+              read_tiles, write_tiles);
   table.number("device.wave", TRIREME_OF(device.wave), kOverhead, "",
                "What a wave of tiles takes beside its products");
   table.number("device.launch", TRIREME_OF(device.launch), kOverhead, "",
@@ -372,7 +417,7 @@ const std::vector<MachineKey>& table() {
     made.other({"network.levels", "", "[{name, devices, bandwidth, latency}, ...]", "",
                 "From the inside out: devices that share a level, bytes/s of a device "
                 "in one direction, seconds of a message"},
-               read_levels);
+               read_levels, write_levels);
     add_software(made);
     made.number("storage.write_bandwidth", TRIREME_OF(storage_bandwidth),
                 kStorageBandwidth, "not known", "Of all ranks together");
@@ -593,16 +638,11 @@ std::vector<MachineKeyInfo> machine_keys() {
   return infos;
 }
 
-std::vector<std::pair<std::string, double>> machine_numbers(const Machine& machine) {
-  Machine copy = machine;  // the table's access is for reading files: not const
-  std::vector<std::pair<std::string, double>> numbers;
-  for (const MachineKey& key : table()) {
-    if (!key.numbers) continue;
-    for (const auto& [ending, number] : key.numbers(copy)) {
-      numbers.emplace_back(key.info.path + ending, number);
-    }
-  }
-  return numbers;
+Json machine_json(const Machine& machine) {
+  Machine copy = machine;
+  Json json;
+  for (const MachineKey& key : table()) json[key.info.path] = key.write(copy);
+  return json;
 }
 
 }  // namespace trireme::plan

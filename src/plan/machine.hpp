@@ -1,14 +1,14 @@
 // plan/machine.hpp — a machine as the planner knows it: what a YAML file of
 // inputs/machines/ says of its devices, its network and the software on it.
 //
-// All numbers are in SI units: FLOP/s, bytes/s, bytes, seconds. docs/planner.md has every
-// key; inputs/machines/ has commented files.
+// All numbers are in SI units: FLOP/s, bytes/s, bytes, seconds. docs/machine_files.md has
+// every key; inputs/machines/ has commented files.
 #ifndef TRIREME_PLAN_MACHINE_HPP_
 #define TRIREME_PLAN_MACHINE_HPP_
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/types.hpp"
@@ -111,8 +111,8 @@ struct MachineKeyInfo {
   std::string path, unit, allowed, default_value, description;
 };
 std::vector<MachineKeyInfo> machine_keys();
-// The numbers that a machine has by its keys, but for those in lists.
-std::vector<std::pair<std::string, double>> machine_numbers(const Machine& machine);
+// What a machine has, by all of these keys; null where it has none of it.
+nlohmann::ordered_json machine_json(const Machine& machine);
 
 }  // namespace trireme::plan
 

@@ -105,21 +105,6 @@ Json lost_json(const Plan& best, const Plan& other) {
   return list;
 }
 
-// What predictions follow from, so that a file of results stands by itself.
-Json machine_json(const Machine& machine) {
-  Json result, levels = Json::array();
-  for (const auto& [key, number] : machine_numbers(machine)) result[key] = number;
-  for (const NetworkLevel& level : machine.network) {
-    levels.push_back({{"name", level.name},
-                      {"devices", level.devices},
-                      {"bandwidth", level.bandwidth},
-                      {"latency", level.latency}});
-  }
-  result["network.levels"] = levels;
-  result["software.name"] = machine.software.name;
-  return result;
-}
-
 Json plan_json(const Plan& plan, double nominal) {
   const Prediction& prediction = plan.prediction;
   Json parts, memory;
@@ -132,7 +117,7 @@ Json plan_json(const Plan& plan, double nominal) {
   memory["total"] = plan.memory.total();
   return {{"layout", layout_json(plan.layout)},
           {"step_seconds", plan.seconds()},
-          {"pipeline", name_of(prediction.schedule)},
+          {"time_by", name_of(prediction.schedule)},
           {"parts", parts},
           {"model_tflops", prediction.model_rate() / kTera},
           {"hardware_tflops", prediction.hardware_rate() / kTera},
@@ -197,22 +182,6 @@ Json calibration_json(const Calibration& calibration) {
           {"error", calibration.error()},
           {"factors", std::move(factors)},
           {"levels", std::move(levels)}};
-}
-
-// What a step has to do, whatever its layout, by keys of the deck: a prediction is of
-// runs whose decks agree in these. Null where the deck leaves a number to the corpus.
-Json work_json(const config::Deck& deck) {
-  const config::ModelConfig& model = deck.model;
-  return {{"model.kind", config::name_of(model.kind)},
-          {"model.layers", model.layers},
-          {"model.hidden", model.hidden},
-          {"model.heads", model.heads},
-          {"model.kv_heads", model.kv_heads},
-          {"model.ffn_hidden", model.ffn_hidden},
-          {"model.sequence", model.sequence},
-          {"model.vocab", model.vocab > 0 ? Json(model.vocab) : Json()},
-          {"batch.global", deck.batch.global},
-          {"precision.compute", config::name_of(deck.precision.compute)}};
 }
 
 double nominal_peak(const Machine& machine, const config::Deck& deck) {
@@ -323,7 +292,6 @@ std::string PlanReport::json() const {
   }
   const Json result_json = {
       {"deck", deck.name},
-      {"work", work_json(deck)},
       {"resolved_deck", config::resolved_text(deck)},
       {"machine", machine.name},
       {"network_of", machine.network_of.empty() ? Json() : Json(machine.network_of)},

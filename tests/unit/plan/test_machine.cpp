@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -102,14 +103,31 @@ TEST(Machine, HasNumbersForEachType) {
               HasSubstr("fp32: 5 is too large"));
 }
 
-TEST(Machine, TellsItsNumbersByTheirKeys) {
-  const auto numbers = machine_numbers(parse_machine(small_file(), "small.yaml"));
-  EXPECT_THAT(numbers, ::testing::Contains(::testing::Pair("device.memory", 16e9)));
-  EXPECT_THAT(numbers,
-              ::testing::Contains(::testing::Pair("device.gemm_peak.fp32", 8e12)));
-  EXPECT_THAT(
-      numbers,
-      Not(::testing::Contains(::testing::Pair("device.gemm_peak.bf16", ::testing::_))));
+// All keys of the page, and nothing else; null for what a machine does not have.
+TEST(Machine, IsJsonByAllItsKeys) {
+  const Machine machine = parse_machine(small_file(), "small.yaml");
+  const nlohmann::ordered_json json = machine_json(machine);
+  std::vector<std::string> keys, told;
+  for (const MachineKeyInfo& key : machine_keys()) keys.push_back(key.path);
+  for (const auto& [key, value] : json.items()) told.push_back(key);
+  EXPECT_EQ(told, keys);
+  EXPECT_EQ(json["device.memory"], 16e9);
+  EXPECT_EQ(json["device.multiprocessors"], 10);
+  EXPECT_EQ(json["device.gemm_peak"]["fp32"], 8e12);
+  EXPECT_TRUE(json["device.gemm_peak"]["bf16"].is_null());
+  EXPECT_EQ(json["device.tiles"][0]["columns"], 64);
+  EXPECT_EQ(json["network.levels"][1]["name"], "fabric");
+  EXPECT_EQ(json["software.attention"], "fused");
+  EXPECT_EQ(json["software.stage_messages"], "beside");
+  EXPECT_EQ(json["software.step_seconds"], 0.0);
+  for (const char* const key :
+       {"software.name", "software.gradient_bytes", "storage.write_bandwidth"}) {
+    EXPECT_TRUE(json[key].is_null()) << key;
+  }
+  const nlohmann::ordered_json other = machine_json(test::machine_named("selene"));
+  EXPECT_EQ(other["software.name"], "Megatron-LM of 2021");
+  EXPECT_EQ(other["software.attention"], "materialised");
+  EXPECT_FALSE(other["storage.write_bandwidth"].is_null());
 }
 
 class MachineBase : public ::testing::Test {
@@ -251,6 +269,27 @@ TEST(MachineErrors, AreOfWhatNoMachineIs) {
               HasSubstr("has a key 'row' that is not known here"));
 }
 
+// One of two numbers of a key would be lost.
+TEST(MachineErrors, AreOfKeysThatStandTwice) {
+  EXPECT_THAT(
+      machine_problem(with_shares("{fp32: 0.9, fp32: 0.1}")),
+      AllOf(HasSubstr("device.gemm_share"), HasSubstr("has 'fp32' a second time")));
+  EXPECT_THAT(
+      machine_problem(with(small_file(), "rows: 64, ", "rows: 64, rows: 128, ")),
+      AllOf(HasSubstr("device.tiles"), HasSubstr("line 9: has 'rows' a second time")));
+  EXPECT_THAT(machine_problem(with(small_file(), "latency: 1e-6}",
+                                   "latency: 1e-6, bandwidth: 60e9}")),
+              AllOf(HasSubstr("network.levels"), HasSubstr("has 'bandwidth' a second")));
+}
+
+// A map without a type would be a device that multiplies nothing.
+TEST(MachineErrors, AreOfEmptyMaps) {
+  EXPECT_THAT(
+      machine_problem(with(small_file(), "gemm_peak: {fp32: 8e12}", "gemm_peak: {}")),
+      AllOf(HasSubstr("1 error"), HasSubstr("device.gemm_peak"),
+            HasSubstr("small.yaml:7"), HasSubstr("is an empty map; a number")));
+}
+
 TEST(MachineErrors, AreOfTextsThatAreNoMachine) {
   EXPECT_THAT(machine_problem(""), HasSubstr("is empty"));
   EXPECT_THAT(machine_problem("- 1\n"), HasSubstr("is not a map of keys"));
@@ -289,7 +328,8 @@ A machine that [`trireme plan`](planner.md) predicts steps on is described by on
 never GB or ms. The whole file is checked, and everything that is wrong is shown at once; keys that
 are not listed are errors. With `base: other.yaml`, a file beside it, it has that file's keys where it
 does not say them itself; lists are taken whole. A number for each type of products is given once
-for all, or as a map: `{fp32: 0.9, bf16: 0.8}`.
+for all, or as a map: `{fp32: 0.9, bf16: 0.8}`. No key may stand twice, nor may
+one in an entry of a list or in such a map.
 
 | Key | Unit | Default | Allowed | Meaning |
 |---|---|---|---|---|
@@ -314,7 +354,7 @@ const char* const kAMachineOfGpus = R"(
 | `device.attention_share` | `of_gemm` of `--benchmark_filter='attention<bf16, kMatrices, both>/batch:1/sequence:2048/dropout:0'`, divided by `device.gemm_share` |
 | `device.launch` | `seconds` of `--benchmark_filter='copy_rows<bf16>/1024'`, 3 MB, less what these take at `device.bandwidth` |
 | `network.levels` | in a node `all_reduce_perf -b 8 -e 1G -f 2 -g N`: `bandwidth` is `busbw` of the largest, `latency` is `time` of the smallest, divided by 2 log2 N. Between nodes the same with one rank on each of several; with all ranks of each node `busbw` is so many times the bandwidth of a device |
-| `software.data_overlap` | `hidden` of `Data` in [the table of messages](runs.md#on-the-terminal) at the end of a run, or 0.5 as assumed there |
+| `software.data_overlap` | `hidden` of `Gradient` in [the table of messages](runs.md#on-the-terminal) at the end of a run, or 0.5 as assumed there |
 | `storage.write_bandwidth` | `save` of `trireme_checkpoints DIRECTORY`, in GB/s of all its ranks: as many as write at a time |
 
 Then train a small model for some hundred steps with `run.probe: true` and plan by it

@@ -139,18 +139,14 @@ TEST(PlanReport, IsJson) {
               plan.best().prediction.model_rate() / 1e12, 1e-9);
   EXPECT_GE(first["hardware_tflops"], first["model_tflops"]);
   EXPECT_EQ(first["memory"]["total"], plan.best().memory.total());
-  EXPECT_EQ(first["pipeline"], "simulated by rule");
+  EXPECT_EQ(first["time_by"], "simulated by rule");
   EXPECT_TRUE(first["loses"].empty());
   EXPECT_FALSE(json["plans"].back()["loses"].empty());
   EXPECT_EQ(json["machine_file"]["device.memory"], 85.8e9);
   EXPECT_EQ(json["machine_file"]["network.levels"][1]["name"], "InfiniBand");
-  EXPECT_EQ(json["work"]["model.layers"], 96);
-  EXPECT_EQ(json["work"]["model.hidden"], 12288);
-  EXPECT_EQ(json["work"]["model.heads"], 96);
-  EXPECT_EQ(json["work"]["model.sequence"], 2048);
-  EXPECT_EQ(json["work"]["model.vocab"], 51200);
-  EXPECT_EQ(json["work"]["batch.global"], 512);
-  EXPECT_EQ(json["work"]["precision.compute"], "fp16");
+  EXPECT_EQ(json["machine_file"]["software.attention"], "materialised");
+  EXPECT_FALSE(json["machine_file"]["device.tiles"].empty());
+  EXPECT_FALSE(json.contains("work"));  // resolved_deck says it
   EXPECT_EQ(config::parse_resolved(json["resolved_deck"], 256).model.hidden, 12288);
   for (const auto& large : json["too_large"]) {
     EXPECT_EQ(large["excess"].get<double>(),
