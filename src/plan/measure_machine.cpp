@@ -244,6 +244,27 @@ std::vector<std::string> set_shares(Device& device, const TypeTimes& times,
   return {doubts.begin(), doubts.end()};
 }
 
+void round_measured(Machine& machine) {
+  const auto round = [](double& number) {
+    number = config::parse_number(fmt::format("{:.2e}", number)).value();
+  };
+  Device& device = machine.device;
+  for (ByType* const numbers :
+       {&device.nominal_peak, &device.gemm_peak, &device.gemm_share,
+        &device.attention_share, &device.row_share, &device.update_share}) {
+    for (double* const number : {&numbers->fp32, &numbers->bf16, &numbers->fp16}) {
+      round(*number);
+    }
+  }
+  for (double* const number : {&device.wave, &device.launch, &device.bandwidth}) {
+    round(*number);
+  }
+  for (NetworkLevel& level : machine.network) {
+    round(level.bandwidth);
+    round(level.latency);
+  }
+}
+
 double memory_of_rank(double bytes, const std::vector<std::string>& hosts, int rank) {
   const auto sharing = std::ranges::count(hosts, hosts.at(extent(rank)));
   return bytes / static_cast<double>(sharing);
@@ -284,6 +305,7 @@ MeasuredMachine measure_machine(const std::shared_ptr<comm::Communicator>& world
   }
   device.nominal_peak = device.gemm_peak;  // no maker tells it of cores that are rented
   measure_network(machine, world, exec);
+  round_measured(machine);
   return measured;
 }
 

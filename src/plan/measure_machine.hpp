@@ -28,6 +28,9 @@ struct TypeTimes {
 std::vector<std::string> set_shares(Device& device, const TypeTimes& times,
                                     config::Precision compute);
 
+// All that was measured, to three digits: repeated measurements agree in no more.
+void round_measured(Machine& machine);
+
 // What a rank has of its host's memory, which all ranks there share alike. `hosts`: of
 // all ranks.
 double memory_of_rank(double bytes, const std::vector<std::string>& hosts, int rank);

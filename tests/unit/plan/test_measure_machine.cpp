@@ -52,6 +52,26 @@ TEST(MeasureMachineText, IsReadAgain) {
   expect_same(parse_machine(machine_text(machine), "measured.yaml"), machine);
 }
 
+// What was measured keeps three digits; what is known exactly, the memory, all of them.
+TEST(MeasureMachineText, HasAsManyDigitsAsAMeasurement) {
+  Machine machine = test::machine_named("epyc-2-cores");
+  machine.device.memory = 12345678912.0;
+  machine.device.gemm_peak.fp32 = machine.device.nominal_peak.fp32 = 106612345678.9;
+  machine.device.gemm_share.bf16 = 2.0 / 3.0;
+  machine.device.launch = 3.8149e-07;
+  machine.network = {{"ranks", 2, 3939393939.39, 7.77777e-07}};
+  round_measured(machine);
+  EXPECT_EQ(machine.device.gemm_peak.fp32, 107e9);
+  EXPECT_EQ(machine.device.gemm_share.bf16, 0.667);
+  EXPECT_EQ(machine.network.front().latency, 7.78e-07);
+  const std::string text = machine_text(machine);
+  for (const char* const part :
+       {"memory: 12345678912", "gemm_peak: {fp32: 107000000000, ", "bf16: 0.667",
+        "launch: 3.81e-07", "bandwidth: 3940000000, latency: 7.78e-07"}) {
+    EXPECT_THAT(text, ::testing::HasSubstr(part));
+  }
+}
+
 Device device_of_host() {
   Device device;
   device.tiles = {{.rows = 16, .columns = 16, .share = 1.0}};
@@ -135,6 +155,9 @@ TEST(MeasureMachine, IsThisHost) {
   }
   const MeasuredMachine measured = measure_machine(world, 1);
   const Machine& machine = measured.machine;
+  Machine rounded = machine;
+  round_measured(rounded);
+  expect_same(rounded, machine);
   expect_same(parse_machine(machine_text(machine, {"row_share.fp32"}), "measured.yaml"),
               machine);
   expect_same(parse_machine(machine_text(machine), "measured.yaml"), machine);
