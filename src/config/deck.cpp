@@ -1,4 +1,4 @@
-// config/deck.cpp — the batch ramp and lengths in steps.
+// config/deck.cpp — the batch ramp, lengths in steps, and steps in samples.
 #include "config/deck.hpp"
 
 #include <algorithm>
@@ -23,6 +23,13 @@ bool has_ramp(const BatchConfig& batch) {
          batch.ramp_up->samples > 0 && rises_of(batch) > 0;
 }
 
+// Within the ramp: after how many samples the next batch size begins.
+index_t end_of_size(const BatchConfig& batch, index_t taken) {
+  const wide_t ramp = batch.ramp_up->samples, rises = rises_of(batch);
+  const wide_t next = taken * rises / ramp + 1;
+  return static_cast<index_t>((next * ramp + rises - 1) / rises);
+}
+
 }  // namespace
 
 index_t BatchConfig::size_at(index_t samples) const {
@@ -44,11 +51,8 @@ index_t steps_of(const Length& length, const BatchConfig& batch, index_t sequenc
   index_t steps = 0;
   if (has_ramp(batch)) {
     // One batch size after the other, up to where the next one begins.
-    const index_t ramp = batch.ramp_up->samples;
-    const index_t rises = rises_of(batch);
-    while (taken < samples && taken < ramp) {
-      const wide_t next = wide_t{taken} * rises / ramp + 1;
-      const auto end = static_cast<index_t>((next * ramp + rises - 1) / rises);
+    while (taken < samples && taken < batch.ramp_up->samples) {
+      const index_t end = end_of_size(batch, taken);
       const index_t size = batch.size_at(taken);
       const index_t count = round_up(std::min(end, samples) - taken, size);
       taken += count * size;
@@ -56,6 +60,20 @@ index_t steps_of(const Length& length, const BatchConfig& batch, index_t sequenc
     }
   }
   return taken >= samples ? steps : steps + round_up(samples - taken, batch.global);
+}
+
+index_t samples_of(index_t steps, const BatchConfig& batch) {
+  index_t taken = 0;
+  if (has_ramp(batch)) {
+    while (steps > 0 && taken < batch.ramp_up->samples) {
+      const index_t size = batch.size_at(taken);
+      const index_t count =
+          std::min(steps, round_up(end_of_size(batch, taken) - taken, size));
+      taken += count * size;
+      steps -= count;
+    }
+  }
+  return taken + steps * batch.global;
 }
 
 }  // namespace trireme::config

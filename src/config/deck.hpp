@@ -207,6 +207,8 @@ struct Deck {
 // of them begins after `begin` samples.
 index_t steps_of(const Length& length, const BatchConfig& batch, index_t sequence,
                  index_t begin = 0);
+// Samples that so many steps from the beginning of a run take, with the ramp-up.
+index_t samples_of(index_t steps, const BatchConfig& batch);
 
 }  // namespace trireme::config
 

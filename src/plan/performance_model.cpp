@@ -391,6 +391,16 @@ LayoutMemory PerformanceModel::memory(const config::Deck& layout) {
   return memory_model_.of(machine_, workloads_, layout, split_of(layout));
 }
 
+// A step's share. The one at the end of a run, all there is where `every` is 0, is no
+// part of its steps.
+double PerformanceModel::checkpoint_seconds(
+    const config::CheckpointConfig& checkpoint) const {
+  const bool is_waited_for = !checkpoint.async && checkpoint.every.steps > 0;
+  if (!is_waited_for || machine_.storage_bandwidth <= 0.0) return 0.0;
+  return kCheckpointBytes * parameters_ / machine_.storage_bandwidth /
+         as_double(checkpoint.every.steps);
+}
+
 Prediction PerformanceModel::predict(const config::Deck& layout, Schedule schedule) {
   const std::vector<Stage> stages = stages_of(layout);
   const double m = as_double(layout.microbatches());
@@ -420,11 +430,7 @@ Prediction PerformanceModel::predict(const config::Deck& layout, Schedule schedu
                  data_seconds(layout, stage) + shared * stage.step.messages());
     parts.optimizer = std::max(parts.optimizer, shared * stage.step.kernels());
   }
-  if (!layout.checkpoint.async && machine_.storage_bandwidth > 0.0) {
-    const double every = as_double(std::max<index_t>(layout.checkpoint.every.steps, 1));
-    parts.checkpoint =
-        kCheckpointBytes * parameters_ / machine_.storage_bandwidth / every;
-  }
+  parts.checkpoint = checkpoint_seconds(layout.checkpoint);
   return result;
 }
 

@@ -129,6 +129,7 @@ class PerformanceModel {
                           Schedule schedule);
   double data_seconds(const config::Deck& layout, const Stage& stage) const;
   double hardware_flops(const config::Deck& layout) const;
+  double checkpoint_seconds(const config::CheckpointConfig& checkpoint) const;
 
   Machine machine_, updating_;  // the second with the row_share of what a step has once
   config::Deck deck_;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -184,6 +185,18 @@ Json calibration_json(const Calibration& calibration) {
           {"levels", std::move(levels)}};
 }
 
+// Estimated beside a whole batch: an order of passes is looked for at that size alone.
+double first_step_seconds(PerformanceModel& model, const config::Deck& deck,
+                          const Plan& best) {
+  if (!deck.batch.ramp_up || deck.batch.ramp_up->start >= deck.batch.global) return 0.0;
+  config::Deck first = deck;
+  first.batch.global = deck.batch.ramp_up->start;
+  const auto estimated = [&](const config::Deck& of) {
+    return model.predict(of, Schedule::estimated).seconds();
+  };
+  return best.seconds() * estimated(first) / estimated(deck);
+}
+
 double nominal_peak(const Machine& machine, const config::Deck& deck) {
   return machine.device.nominal_peak.of(step::compute_type(deck));
 }
@@ -192,12 +205,22 @@ double nominal_peak(const Machine& machine, const config::Deck& deck) {
 
 double PlanReport::tokens() const {
   if (options.tokens > 0.0) return options.tokens;
-  return as_double(deck.run.steps.steps * deck.batch.global * deck.model.sequence);
+  return as_double(config::samples_of(deck.run.steps.steps, deck.batch)) *
+         as_double(deck.model.sequence);
 }
 
 double PlanReport::days() const {
-  const double of_step = as_double(deck.batch.global * deck.model.sequence);
-  return tokens() / of_step * best().seconds() / kSecondsOfDay;
+  const double samples = tokens() / as_double(deck.model.sequence);
+  const double whole = as_double(deck.batch.global);
+  double steps = samples / whole, of_step = best().seconds(), of_sample = 0.0;
+  if (first_step > 0.0) {
+    config::Length length(std::llround(samples));
+    length.unit = config::LengthUnit::samples;
+    steps = as_double(config::steps_of(length, deck.batch, deck.model.sequence));
+    of_sample = (of_step - first_step) / (whole - as_double(deck.batch.ramp_up->start));
+    of_step -= of_sample * whole;
+  }
+  return (steps * of_step + samples * of_sample) / kSecondsOfDay;
 }
 
 std::string PlanReport::best_text() const {
@@ -233,11 +256,14 @@ std::string PlanReport::best_text() const {
                                             format_bytes(machine.device.memory)));
   const std::string lasting = days() < 1.0 ? format_duration(days() * kSecondsOfDay)
                                            : fmt::format("{:.1f} days", days());
-  return text + report_line("training", fmt::format("{} for {}", lasting,
-                                                    format_count(tokens(), "token")));
+  return text +
+         report_line("training",
+                     fmt::format("{} for {}{}", lasting, format_count(tokens(), "token"),
+                                 first_step > 0.0 ? ", with batch.ramp_up" : ""));
 }
 
 std::string PlanReport::parts_text() const {
+// A step takes some time whatever its batch, and some for each sample.
   std::string text = "\na step's time\n";
   for (const NamedPart& part : step_parts()) {
     const double seconds = best().prediction.parts.*part.seconds;
@@ -336,10 +362,11 @@ PlanReport make_plan(const config::Deck& deck, const Machine& machine,
     report.result.legal = 1;
     const bool fits = report.best().memory.total() <= machine.device.memory;
     report.result.fitting = fits ? 1 : 0;
-    return report;
+  } else {
+    report.result = search(model, deck, options.devices);
+    set_layout(report.deck, report.best().layout);
   }
-  report.result = search(model, deck, options.devices);
-  set_layout(report.deck, report.best().layout);
+  report.first_step = first_step_seconds(model, report.deck, report.best());
   return report;
 }
 

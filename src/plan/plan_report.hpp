@@ -25,9 +25,12 @@ struct PlanReport {
   config::Deck deck;                       // with the best layout
   PlanOptions options;
   SearchResult result;
+  // Seconds of the best layout's step with the first batch of batch.ramp_up; 0: all
+  // batches are whole.
+  double first_step = 0.0;
 
   const Plan& best() const { return result.plans.front(); }
-  // How long training takes on all tokens.
+  // How long training takes on all tokens; of batches that rise, each by its size.
   double days() const;
 
   std::string text() const;  // at most 80 columns

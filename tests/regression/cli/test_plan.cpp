@@ -92,6 +92,21 @@ TEST_F(Plan, SaysWhoseStepsItPredicts) {
   EXPECT_THAT(plan("selene-trireme.yaml").out, testing::Not(HasSubstr("in place of")));
 }
 
+// Steps wait for no checkpoint where there is none before the end.
+TEST_F(Plan, HasCheckpointsAsOftenAsTheDeckSaves) {
+  const fs::path file = scratch_ / "plan.json";
+  const auto checkpoint = [&](const std::string& every) -> double {
+    const RunResult plan =
+        trireme({"plan", deck_file(), "--machine", selene(), "--devices", "256",
+                 "--fixed", "--set", "checkpoint.every=" + every, "--set",
+                 "checkpoint.async=false", "--json", file});
+    EXPECT_EQ(plan.status, 0) << plan.err;
+    return json::parse(slurp(file))["plans"][0]["parts"]["checkpoint"];
+  };
+  EXPECT_EQ(checkpoint("0"), 0.0);
+  EXPECT_NEAR(checkpoint("1"), 10.0 * checkpoint("10"), 1e-9);
+}
+
 // A run of two ranks, by which its own step and other layouts are predicted.
 class PlanFromARun : public Plan {
  protected:

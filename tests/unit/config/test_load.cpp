@@ -154,6 +154,19 @@ TEST(LoadLengths, StepsFromTheMiddleOfTheRamp) {
   }
 }
 
+// Back again: what steps take, against counting one at a time.
+TEST(LoadLengths, SamplesOfSteps) {
+  BatchConfig batch;
+  batch.global = 64;
+  EXPECT_EQ(samples_of(10, batch), 640);
+  batch.ramp_up = RampUp{16, 16, 6400};
+  for (const index_t steps : {0, 1, 133, 134, 135, 200, 244, 245, 246, 1000}) {
+    index_t taken = 0;
+    for (index_t step = 0; step < steps; ++step) taken += batch.size_at(taken);
+    EXPECT_EQ(samples_of(steps, batch), taken) << steps;
+  }
+}
+
 TEST(LoadLengths, ToStopAfterMayBeNone) {
   EXPECT_FALSE(small_with({}).run.stop_after);
   EXPECT_FALSE(small_with({"run.stop_after=never"}).run.stop_after);

@@ -205,6 +205,9 @@ TEST(PerformanceModel, WaitsForCheckpointsThatAreNotBeside) {
       static_cast<double>(model::make_blueprint(deck.model).parameter_count());
   EXPECT_NEAR(model.predict(deck, Schedule::by_rule).parts.checkpoint,
               12.0 * parameters / selene().storage_bandwidth / 100, 1e-12);
+  // One at the end of the run is no step's.
+  deck.checkpoint.every = 0;
+  EXPECT_EQ(model.predict(deck, Schedule::by_rule).parts.checkpoint, 0.0);
 }
 
 TEST(PerformanceModel, KnowsWhereGroupsLie) {

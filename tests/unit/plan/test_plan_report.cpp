@@ -81,6 +81,49 @@ TEST(PlanReport, SaysByWhichRunItIsCalibrated) {
             nlohmann::json({{"tensor_messages", "NVLink"}}));
 }
 
+// With batches that rise there are more steps, of which the first are shorter: against
+// each step by itself.
+TEST(PlanReport, CountsTheDaysOfARamp) {
+  config::Deck deck = test::deck_of({.layers = 8,
+                                     .hidden = 1024,
+                                     .heads = 16,
+                                     .data = 2,
+                                     .global = 64,
+                                     .recompute = "none"});
+  deck.run.steps = 200;
+  const Machine machine = test::machine_named("selene-trireme");
+  const PlanOptions options{.devices = 2, .is_fixed = true};
+  const PlanReport whole = make_plan(deck, machine, options);
+  EXPECT_THAT(whole.text(), Not(HasSubstr("ramp_up")));
+  deck.batch.ramp_up = config::RampUp{.start = 8, .increment = 8, .samples = 4000};
+  const PlanReport ramped = make_plan(deck, machine, options);
+  PerformanceModel model(machine, deck);
+  const auto seconds = [&](index_t steps) {
+    double sum = 0.0;
+    index_t taken = 0;
+    for (index_t step = 0; step < steps; ++step) {
+      config::Deck of_step = ramped.deck;
+      of_step.batch.global = deck.batch.size_at(taken);
+      sum += model.predict(of_step, Schedule::by_rule).seconds();
+      taken += of_step.batch.global;
+    }
+    return sum;
+  };
+  EXPECT_NEAR(86400.0 * ramped.days(), seconds(200), 1e-6 * seconds(200));
+  EXPECT_LT(ramped.days(), 0.9 * whole.days());
+  EXPECT_THAT(ramped.text(), HasSubstr("with batch.ramp_up"));
+  const nlohmann::json json = nlohmann::json::parse(ramped.json());
+  EXPECT_EQ(json["tokens"], 2048.0 * config::samples_of(200, deck.batch));
+  // As many tokens as without a ramp take longer.
+  PlanOptions tokens = options;
+  tokens.tokens = 200.0 * 64 * 2048;
+  config::Length length(200 * 64);
+  length.unit = config::LengthUnit::samples;
+  const double longer = seconds(config::steps_of(length, deck.batch, 2048));
+  EXPECT_NEAR(86400.0 * make_plan(deck, machine, tokens).days(), longer, 0.01 * longer);
+  EXPECT_GT(longer, 86400.0 * whole.days());
+}
+
 // Whose network it has is said by the text, the JSON and the deck; and that the factors
 // of messages are not of that one.
 TEST(PlanReport, SaysWhoseNetworkTheMachineHas) {
