@@ -120,6 +120,12 @@ void make_plan(const PlanArguments& arguments) {
       plan::make_plan(check::check_deck(check).deck, machine, options);
   report.calibration = std::move(calibration);
   std::fputs(report.text().c_str(), stdout);
+  if (report.calibration && !report.calibration->doubts.empty()) {
+    Log().warning(
+        "'{}' is hardly a run on the machine of '{}', and this plan is not to be trusted "
+        "(it says why)",
+        report.calibration->file, arguments.machine);
+  }
   if (!arguments.json.empty()) io::write_file(arguments.json, report.json());
   if (!arguments.out.empty()) io::write_file(arguments.out, report.deck_text());
 }

@@ -380,7 +380,7 @@ StepKernels PerformanceModel::step_kernels(const config::Deck& layout) {
   for (const Stage& stage : stages) {
     add(kernels.passes, stage.work, m * share);
     add(kernels.update, stage.step, part);
-    kernels.gradient_messages += share * data_seconds(layout, stage);
+    kernels.data_messages += share * data_seconds(layout, stage);
   }
   kernels.tensor_messages =
       (1.0 - machine_.software.tensor_overlap) * kernels.passes.tensor_messages;

@@ -64,7 +64,7 @@ struct Prediction {
 struct StepKernels {
   TallySeconds passes, update;
   // Of these, and of the data ranks' messages, what does not travel beside kernels.
-  double tensor_messages = 0.0, gradient_messages = 0.0;
+  double tensor_messages = 0.0, data_messages = 0.0;
 };
 
 // Predicts steps of decks that differ in their layout: parallel, batch and

@@ -144,7 +144,7 @@ std::vector<index_t> dealt_layers(const Machine& machine, const config::Deck& de
 
 // "1.25 x the time of the machine file", and of messages what became of it.
 std::string factor_text(const Calibration::Factor& factor) {
-  if (!factor.factor) return "as in the machine file; run.probe: true would tell";
+  if (!factor.factor) return "as in the machine file; " + factor.why;
   const std::string text =
       fmt::format("{:.2f} x the time of the machine file", *factor.factor);
   if (factor.level.empty()) return text;
@@ -153,36 +153,81 @@ std::string factor_text(const Calibration::Factor& factor) {
                      : fmt::format("; not applied, as {} has one above", factor.level));
 }
 
-// The machine file of the calibration is what the search went by.
-std::string calibration_text(const Calibration& calibration, const Machine& machine) {
+std::string calibrated_line(const std::string& name, const std::string& value) {
+  return report_line(name, wrap_words(value, kScreenColumns, kValueColumn));
+}
+
+// Whose network it is, and what of it the run did not set and is not as its file says.
+std::string calibrated_network_text(const Calibration& calibration,
+                                    const Machine& machine) {
+  if (!machine.network_of.empty()) {
+    return wrap_lines(
+        fmt::format("the network of {} is as its file says: factors of "
+                    "messages are of the run's own network\n",
+                    machine.network_of));
+  }
+  std::string text;
+  for (const Calibration::BoundLevel& bound : calibration.bound_levels) {
+    text += calibrated_line(
+        bound.level,
+        fmt::format("{:.3g} GB/s in place of {:.3g} GB/s of the machine file: what is "
+                    "nearer is not slower to reach ({})",
+                    1e-9 * bound.bandwidth, 1e-9 * bound.of_file, bound.neighbour));
+  }
+  return text;
+}
+
+// The machine file of the calibration is what the search went by. `type`: that the deck
+// computes in.
+std::string calibration_text(const Calibration& calibration, const Machine& machine,
+                             DType type) {
+  // The file has a line of its own, so that no number is parted from its unit.
   std::string text = wrap_lines(fmt::format(
-      "calibrated by {}: its step of {} is reproduced as {}, {:+.1f} %; expect other "
+      "calibrated by {}\nits step of {} is reproduced as {}, {:+.1f} %; expect other "
       "layouts no nearer\n",
       calibration.file, seconds_text(calibration.measured),
       seconds_text(calibration.reproduced), 100.0 * calibration.error()));
-  for (const Calibration::Factor& factor : calibration.factors) {
-    text += report_line(factor.part,
-                        wrap_words(factor_text(factor), kScreenColumns, kValueColumn));
+  if (type != calibration.type) {
+    text += wrap_lines(
+        fmt::format("the run computed in {}: kernels of {} are as in the machine file, "
+                    "and how far off they are it does not say\n",
+                    ByType::key_of(calibration.type), ByType::key_of(type)));
   }
-  if (machine.network_of.empty()) return text;
-  return text + wrap_lines(fmt::format("the network of {} is as its file says: factors "
-                                       "of messages are of the run's own network\n",
-                                       machine.network_of));
+  for (const Calibration::Factor& factor : calibration.factors) {
+    text += calibrated_line(factor.part, factor_text(factor));
+  }
+  text += calibrated_network_text(calibration, machine);
+  if (calibration.doubts.empty()) return text;
+  text += "not to be trusted: it is hardly a run on the machine of that file\n";
+  for (const std::string& doubt : calibration.doubts) {
+    text += wrap_lines(fmt::format("  {}\n", doubt));
+  }
+  return text;
 }
 
-Json calibration_json(const Calibration& calibration) {
-  Json factors = Json::object(), levels = Json::object();
+Json calibration_json(const Calibration& calibration, DType type) {
+  Json factors = Json::object(), levels = Json::object(), bounds = Json::array();
   for (const Calibration::Factor& factor : calibration.factors) {
     const std::string key = key_of(factor.part);
     factors[key] = factor.factor ? Json(*factor.factor) : Json();
     if (!factor.level.empty() && factor.is_applied) levels[key] = factor.level;
   }
+  for (const Calibration::BoundLevel& bound : calibration.bound_levels) {
+    bounds.push_back({{"level", bound.level},
+                      {"neighbour", bound.neighbour},
+                      {"bandwidth_of_file", bound.of_file},
+                      {"bandwidth", bound.bandwidth}});
+  }
   return {{"from", calibration.file},
+          {"compute", ByType::key_of(calibration.type)},
+          {"has_kernels_of_deck", calibration.type == type},
           {"step_seconds_measured", calibration.measured},
           {"step_seconds_reproduced", calibration.reproduced},
           {"error", calibration.error()},
           {"factors", std::move(factors)},
-          {"levels", std::move(levels)}};
+          {"levels", std::move(levels)},
+          {"levels_bound", std::move(bounds)},
+          {"doubts", calibration.doubts}};
 }
 
 // Estimated beside a whole batch: an order of passes is looked for at that size alone.
@@ -209,6 +254,7 @@ double PlanReport::tokens() const {
          as_double(deck.model.sequence);
 }
 
+// A step takes some time whatever its batch, and some for each sample.
 double PlanReport::days() const {
   const double samples = tokens() / as_double(deck.model.sequence);
   const double whole = as_double(deck.batch.global);
@@ -238,7 +284,9 @@ std::string PlanReport::best_text() const {
   if (machine.software.is_other()) {
     text += fmt::format("as with {} in place of Trireme\n", machine.software.name);
   }
-  if (calibration) text += calibration_text(*calibration, machine);
+  if (calibration) {
+    text += calibration_text(*calibration, machine, step::compute_type(deck));
+  }
   text += options.is_fixed ? "\nlayout of the deck\n" : "\nfastest layout\n";
   text += report_line("tensor x pipeline x data", plan.layout.grid_text());
   text += fmt::format("      {}\n", plan.layout.text());
@@ -263,7 +311,6 @@ std::string PlanReport::best_text() const {
 }
 
 std::string PlanReport::parts_text() const {
-// A step takes some time whatever its batch, and some for each sample.
   std::string text = "\na step's time\n";
   for (const NamedPart& part : step_parts()) {
     const double seconds = best().prediction.parts.*part.seconds;
@@ -329,7 +376,8 @@ std::string PlanReport::json() const {
       {"days", days()},
       {"device_memory", machine.device.memory},
       {"machine_file", machine_json(machine)},
-      {"calibration", calibration ? calibration_json(*calibration) : Json()},
+      {"calibration",
+       calibration ? calibration_json(*calibration, step::compute_type(deck)) : Json()},
       {"plans", plans},
       {"too_large", too_large}};
   return io::json_text(result_json, 2) + "\n";

@@ -11,6 +11,7 @@
 #include "config/enums.hpp"
 #include "io/json.hpp"
 #include "report/efficiency.hpp"
+#include "report/efficiency_schema.hpp"
 #include "report/ratio.hpp"
 #include "report/run_report.hpp"
 
@@ -20,7 +21,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
 // Ranks of which each has its own row; of more, the stages' means and extremes remain.
 constexpr std::size_t kMostRankRows = 256;
 
@@ -293,7 +293,7 @@ std::string Efficiency::json() const {
                     {"grid", grid_json(facts_.grid)},
                     {"compute", name_of(facts_.type)}};
   const Json json = {
-      {"schema_version", kSchemaVersion},
+      {"schema_version", kEfficiencySchema},
       {"complete", facts_.is_complete},
       {"time", facts_.time},
       {"run", run},

@@ -174,6 +174,49 @@ TEST_F(PlanFromARun, SaysHowWellItReproducesTheRun) {
   }
 }
 
+// The run was in fp32: of other kernels it says nothing, and the plan says that.
+TEST_F(PlanFromARun, SaysWhichKernelsItDidNotMeasure) {
+  run_of_two();
+  const fs::path file = scratch_ / "plan.json";
+  const auto planned = [&](const std::string& compute) {
+    return plan_from(run_dir(),
+                     {"--devices", "2", "--fixed", "--set", "parallel.data=2", "--set",
+                      "precision.compute=" + compute, "--json", file});
+  };
+  EXPECT_THAT(planned("fp32").out, testing::Not(HasSubstr("the run computed in")));
+  EXPECT_EQ(json::parse(slurp(file))["calibration"]["has_kernels_of_deck"], true);
+  EXPECT_THAT(planned("bf16").out,
+              HasSubstr("the run computed in fp32: kernels of bf16"));
+  EXPECT_EQ(json::parse(slurp(file))["calibration"]["has_kernels_of_deck"], false);
+}
+
+// Another machine's file, or another program's, is none to calibrate by this run.
+TEST_F(PlanFromARun, IsOfTheMachineOfItsFile) {
+  run_of_two();
+  const auto planned = [&](const std::string& machine) {
+    return trireme({"plan", deck(), "--machine", machine, "--from", run_dir(),
+                    "--devices", "2", "--fixed", "--set", "parallel.data=2"});
+  };
+  const RunResult doubted = planned(selene());
+  EXPECT_EQ(doubted.status, 0) << doubted.err;
+  EXPECT_THAT(doubted.out, AllOf(HasSubstr("not to be trusted"),
+                                 HasSubstr("as the peak of a device")));
+  EXPECT_THAT(doubted.err, HasSubstr("warning: "));
+  expect_refusal(planned(source_file("inputs/machines/selene.yaml")),
+                 {"Megatron-LM of 2021", "is of a run of Trireme"});
+}
+
+// Not over the report that it is made by, which is in the directory that was named.
+TEST_F(PlanFromARun, KeepsTheRun) {
+  run_of_two();
+  const std::string before = slurp(report());
+  for (const fs::path& out : {report(), run_dir() / "deck.yaml"}) {
+    expect_refusal(plan_from(run_dir(), {"--devices", "2", "--json", out}),
+                   {"is also what is read"});
+  }
+  EXPECT_EQ(slurp(report()), before);
+}
+
 // Messages take what the other network's file says, and kernels what the run found.
 TEST_F(PlanFromARun, IsOfAnotherNetwork) {
   run_of_two();
@@ -214,6 +257,12 @@ TEST_F(PlanFromARun, RefusesWhatIsNoRunOfItsDeck) {
   wrong = run;
   wrong["kernels"]["classes"] = json::array();
   refuse(wrong, "has no times of kernels");
+  wrong = run;
+  wrong["kernels"]["classes"][0]["seconds"] = -1.0;
+  refuse(wrong, "no run measures that");
+  wrong = run;
+  wrong["kernels"]["classes"][0]["name"] = "magic";
+  refuse(wrong, "kernels of a class 'magic'");
   wrong = run;
   wrong["run"]["compute"] = "bfloat16";
   refuse(wrong, "computes in float32");

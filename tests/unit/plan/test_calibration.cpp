@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "plan/performance_model.hpp"
+#include "report/efficiency_schema.hpp"
 #include "schedule/balance.hpp"
 #include "step/deck_model.hpp"
 #include "unit/plan/published_rows.hpp"
@@ -22,7 +23,10 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
 config::Deck deck_of_layout(int tensor, int pipeline, int data) {
@@ -57,10 +61,10 @@ RunTimes times_on(const Machine& machine, const config::Deck& deck) {
           .products = kernels.passes.products,
           .attention = kernels.passes.attention,
           .rows = kernels.passes.rows,
-          .update = kernels.update.kernels(),
+          .optimizer = kernels.update.kernels(),
           .beside = prediction.parts.other,
           .tensor_messages = kernels.tensor_messages,
-          .gradient_messages = kernels.gradient_messages};
+          .data_messages = kernels.data_messages};
 }
 
 void slow_down(NetworkLevel& level, double factor) {
@@ -111,8 +115,8 @@ TEST(Calibration, MessagesSlowTheirLevelDown) {
               1.0, 0.05);
   EXPECT_EQ(found.machine.network.back().bandwidth, machine().network.back().bandwidth);
   EXPECT_NEAR(found.error(), 0.0, 0.01);
-  EXPECT_NEAR(*factor_of(found, "gradient messages").factor, 3.0, 0.01);
-  EXPECT_EQ(factor_of(found, "gradient messages").level, "NVLink");
+  EXPECT_NEAR(*factor_of(found, "data messages").factor, 3.0, 0.01);
+  EXPECT_EQ(factor_of(found, "data messages").level, "NVLink");
 }
 
 // Tensor ranks in a node, data ranks on several: each kind of messages has a level of its
@@ -129,8 +133,8 @@ TEST(Calibration, EachKindOfMessagesSetsItsLevel) {
     EXPECT_NEAR(found.machine.network[i].latency / real.network[i].latency, 1.0, 0.01);
   }
   EXPECT_EQ(factor_of(found, "tensor messages").level, "NVLink");
-  EXPECT_EQ(factor_of(found, "gradient messages").level, "InfiniBand");
-  EXPECT_TRUE(factor_of(found, "gradient messages").is_applied);
+  EXPECT_EQ(factor_of(found, "data messages").level, "InfiniBand");
+  EXPECT_TRUE(factor_of(found, "data messages").is_applied);
   EXPECT_NEAR(found.error(), 0.0, 0.005);
   const config::Deck other = deck_of_layout(1, 1, 32);
   const auto seconds = [&](const Machine& of) {
@@ -145,14 +149,14 @@ TEST(Calibration, ALevelThatIsSharedIsSetOnce) {
   const config::Deck run = deck_of_layout(2, 1, 4);
   RunTimes times = times_on(machine(), run);
   times.tensor_messages *= 2.0;
-  times.gradient_messages *= 5.0;
+  times.data_messages *= 5.0;
   const Calibration found = calibrate(machine(), run, times);
   EXPECT_NEAR(
       machine().network.front().bandwidth / found.machine.network.front().bandwidth, 2.0,
       0.01);
   EXPECT_TRUE(factor_of(found, "tensor messages").is_applied);
-  EXPECT_FALSE(factor_of(found, "gradient messages").is_applied);
-  EXPECT_NEAR(*factor_of(found, "gradient messages").factor, 5.0, 0.01);
+  EXPECT_FALSE(factor_of(found, "data messages").is_applied);
+  EXPECT_NEAR(*factor_of(found, "data messages").factor, 5.0, 0.01);
 }
 
 // Messages that are faster than their file says, beyond what the level within a node lets
@@ -178,14 +182,14 @@ TEST(Calibration, MessagesBetweenStagesAreAsProbed) {
   const double seconds = message_seconds(real, places_of(run).pipeline, kProbedBytes);
   const Calibration unknown = calibrate(machine(), run, times);
   EXPECT_EQ(unknown.machine.network.back().bandwidth, machine().network.back().bandwidth);
-  EXPECT_FALSE(factor_of(unknown, "pipeline messages").factor);
+  EXPECT_FALSE(factor_of(unknown, "stage messages").factor);
   times.stage_messages = {.latency = real.network.back().latency,
                           .rate = kProbedBytes / seconds};
   const Calibration found = calibrate(machine(), run, times);
   EXPECT_NEAR(found.machine.network.back().bandwidth, real.network.back().bandwidth, 1.0);
   EXPECT_EQ(found.machine.network.back().latency, real.network.back().latency);
-  EXPECT_NEAR(*factor_of(found, "pipeline messages").factor, 2.0, 1e-9);
-  EXPECT_EQ(factor_of(found, "pipeline messages").level, "InfiniBand");
+  EXPECT_NEAR(*factor_of(found, "stage messages").factor, 2.0, 1e-9);
+  EXPECT_EQ(factor_of(found, "stage messages").level, "InfiniBand");
 }
 
 // What messages reached in steps goes before what one reached by itself.
@@ -194,10 +198,10 @@ TEST(Calibration, GradientsGoBeforeTheProbe) {
   RunTimes times = times_on(machine(), run);
   times.stage_messages = {.latency = 1e-6, .rate = 1e9};
   const Calibration found = calibrate(machine(), run, times);
-  EXPECT_EQ(factor_of(found, "gradient messages").level, "InfiniBand");
-  EXPECT_TRUE(factor_of(found, "gradient messages").is_applied);
-  EXPECT_EQ(factor_of(found, "pipeline messages").level, "InfiniBand");
-  EXPECT_FALSE(factor_of(found, "pipeline messages").is_applied);
+  EXPECT_EQ(factor_of(found, "data messages").level, "InfiniBand");
+  EXPECT_TRUE(factor_of(found, "data messages").is_applied);
+  EXPECT_EQ(factor_of(found, "stage messages").level, "InfiniBand");
+  EXPECT_FALSE(factor_of(found, "stage messages").is_applied);
   EXPECT_NEAR(found.machine.network.back().bandwidth, machine().network.back().bandwidth,
               1.0);
 }
@@ -221,6 +225,102 @@ TEST(Calibration, AnotherNetworkIsAsItsFileSays) {
   EXPECT_LT(seconds(other), 0.99 * seconds(found.machine));
 }
 
+// The levels of a machine are those that a file may have, whatever the run found of one.
+const Calibration::BoundLevel& only_bound_level(const Calibration& found) {
+  for (std::size_t i = 1; i < found.machine.network.size(); ++i) {
+    EXPECT_GE(found.machine.network[i - 1].bandwidth, found.machine.network[i].bandwidth);
+  }
+  EXPECT_THAT(found.doubts, IsEmpty());
+  if (found.bound_levels.size() != 1) throw std::out_of_range("not one bound level");
+  return found.bound_levels.front();
+}
+
+// A node that is slower than the file's fabric: no way out of it is faster.
+TEST(Calibration, NoLevelIsFasterThanWhatIsInside) {
+  Machine file = machine();
+  file.network.front().bandwidth = 1.2 * file.network.back().bandwidth;
+  Machine real = file;
+  slow_down(real.network.front(), 5.0);
+  const config::Deck run = deck_of_layout(1, 1, 8);
+  const Calibration found = calibrate(file, run, times_on(real, run));
+  const Calibration::BoundLevel& bound = only_bound_level(found);
+  EXPECT_EQ(bound.level, "InfiniBand");
+  EXPECT_EQ(bound.neighbour, "NVLink");
+  EXPECT_EQ(bound.of_file, file.network.back().bandwidth);
+  EXPECT_EQ(bound.bandwidth, found.machine.network.front().bandwidth);
+  EXPECT_EQ(found.machine.network.back().bandwidth, bound.bandwidth);
+  EXPECT_NEAR(found.machine.network.front().bandwidth / real.network.front().bandwidth,
+              1.0, 0.05);
+  EXPECT_NEAR(found.error(), 0.0, 0.01);
+}
+
+// A fabric that the probe found faster than the file's node: then the node is, too.
+TEST(Calibration, NoLevelIsSlowerThanWhatIsOutside) {
+  Machine file = machine();
+  file.network.front().bandwidth = 1.2 * file.network.back().bandwidth;
+  const config::Deck run = deck_of_layout(1, 16, 1);
+  RunTimes times = times_on(file, run);
+  times.stage_messages = {.latency = 1e-6, .rate = 2.0 * file.network.back().bandwidth};
+  const Calibration found = calibrate(file, run, times);
+  const Calibration::BoundLevel& bound = only_bound_level(found);
+  EXPECT_EQ(bound.level, "NVLink");
+  EXPECT_EQ(bound.neighbour, "InfiniBand");
+  EXPECT_EQ(found.machine.network.front().bandwidth,
+            found.machine.network.back().bandwidth);
+}
+
+// Where the run itself says of both that the nearer one is slower, it is a doubt.
+TEST(Calibration, DoubtsARunThatIsFasterFarAway) {
+  Machine file = machine();
+  file.network.front().bandwidth = 1.2 * file.network.back().bandwidth;
+  const config::Deck run = deck_of_layout(8, 2, 1);
+  RunTimes times = times_on(file, run);
+  times.stage_messages = {.latency = 1e-6, .rate = 3.0 * file.network.back().bandwidth};
+  const Calibration found = calibrate(file, run, times);
+  EXPECT_THAT(found.bound_levels, IsEmpty());
+  EXPECT_THAT(found.doubts, Contains(HasSubstr("level 'InfiniBand' of the network")));
+}
+
+// A run on another machine than that of the file gives itself away.
+TEST(Calibration, DoubtsARunOfAnotherMachine) {
+  const config::Deck run = deck_of_layout(1, 1, 8);
+  const RunTimes own = times_on(machine(), run);
+  EXPECT_THAT(calibrate(machine(), run, own).doubts, IsEmpty());
+  RunTimes times = own;
+  times.products *= 12.0;
+  times.peak = 0.2 * machine().device.gemm_peak.fp16;
+  EXPECT_THAT(calibrate(machine(), run, times).doubts,
+              AllOf(Contains(HasSubstr("'products' took 12 x the time")),
+                    Contains(HasSubstr("as the peak of a device")),
+                    Contains(HasSubstr("the run's own step is reproduced +"))));
+  times = own;
+  times.data_messages /= 20.0;
+  EXPECT_THAT(calibrate(machine(), run, times).doubts,
+              Contains(HasSubstr("'data messages' took 0.05 x")));
+  times = own;
+  times.products *= 0.5;
+  EXPECT_THAT(calibrate(machine(), run, times).doubts,
+              Contains(HasSubstr("of device.gemm_peak")));
+  times = own;
+  times.step *= 1.4;
+  EXPECT_THAT(calibrate(machine(), run, times).doubts,
+              ElementsAre(HasSubstr("the run's own step is reproduced -29 % off")));
+}
+
+// What one side has and the other has not is said, and not left out.
+TEST(Calibration, SaysWhatItCannotTell) {
+  const config::Deck run = deck_of_layout(2, 1, 4);
+  RunTimes times = times_on(machine(), run);
+  times.attention = times.tensor_messages = 0.0;
+  const Calibration found = calibrate(machine(), run, times);
+  for (const char* const part : {"attention", "tensor messages"}) {
+    EXPECT_FALSE(factor_of(found, part).factor) << part;
+    EXPECT_EQ(factor_of(found, part).why, "the run has none") << part;
+  }
+  EXPECT_EQ(factor_of(found, "data messages").level, "NVLink");
+  EXPECT_TRUE(factor_of(found, "data messages").is_applied);
+}
+
 // The host's time between kernels is there in every micro-batch.
 TEST(Calibration, TheHostsTimeStays) {
   const config::Deck run = deck_of_layout(1, 2, 1);
@@ -240,9 +340,9 @@ json report() {
   const json last = {{"passes", 1.5},   {"optimizer", 0.0625}, {"input", 0.0625},
                      {"host", 0.125},   {"warm_up", 4.0},      {"validation", 2.0},
                      {"gradient", 0.2}, {"world", 0.05}};
-  return {{"schema_version", 1},
+  return {{"schema_version", report::kEfficiencySchema},
           {"run", {{"devices", 4}, {"compute", "float32"}, {"starts", 2}}},
-          {"machine", {{"links", json::array()}}},
+          {"machine", {{"peak_tflops", 0.5}, {"links", json::array()}}},
           {"identity", json::object()},
           {"steps", 40},
           {"rates", {{"step_seconds_mean", 7.0}}},
@@ -274,13 +374,14 @@ TEST(Calibration, ReadsWhatARunReports) {
   const RunTimes times = run_times(report().dump(), "runs/a/efficiency.json");
   EXPECT_EQ(times.devices, 4);
   EXPECT_EQ(times.compute, "float32");
+  EXPECT_EQ(times.peak, 0.5e12);
   EXPECT_NEAR(times.step, 2.0, 1e-12);
   EXPECT_EQ(times.products, 1.0);
   EXPECT_EQ(times.attention, 0.25);
   EXPECT_EQ(times.rows, 0.25);
-  EXPECT_EQ(times.update, 0.0625);
+  EXPECT_EQ(times.optimizer, 0.0625);
   EXPECT_NEAR(times.beside, 0.21875, 1e-12);
-  EXPECT_NEAR(times.gradient_messages, 0.25 * 0.225, 1e-12);
+  EXPECT_NEAR(times.data_messages, 0.25 * 0.225, 1e-12);
   EXPECT_EQ(times.tensor_messages, 0.0);
   EXPECT_FALSE(times.stage_messages);
   json probed = report();
@@ -303,8 +404,8 @@ TEST(Calibration, RefusesWhatDoesNotSayIt) {
   };
   refused(json::array(), "'e.json' is no efficiency.json");
   json bad = report();
-  bad["schema_version"] = 2;
-  refused(bad, "schema_version 2");
+  bad["schema_version"] = report::kEfficiencySchema + 1;
+  refused(bad, "has schema_version");
   bad = report();
   bad["kernels"]["classes"] = json::array();
   refused(bad, "has no times of kernels");
@@ -322,6 +423,34 @@ TEST(Calibration, RefusesWhatDoesNotSayIt) {
   refused(bad, "has no 'this_start'");
   EXPECT_THAT([] { run_times("{\"a\": ", "e.json"); },
               ThrowsMessage<InputError>(HasSubstr("e.json:1")));
+}
+
+// A damaged or a changed report is none to plan by.
+TEST(Calibration, RefusesWhatNoRunMeasures) {
+  const auto refused = [](const char* pointer, const json& value, const char* part) {
+    json bad = report();
+    bad["machine"]["links"] = {{{"axis", "pipeline"},
+                                {"latency_seconds", 2e-6},
+                                {"payload_bytes_per_second", 5e9}}};
+    EXPECT_NO_THROW(run_times(bad.dump(), "e.json"));
+    bad[json::json_pointer(pointer)] = value;
+    EXPECT_THAT([&] { run_times(bad.dump(), "e.json"); },
+                ThrowsMessage<InputError>(AllOf(HasSubstr("e.json"), HasSubstr(part))))
+        << pointer;
+  };
+  const char* const none = "no run measures that";
+  refused("/kernels/classes/0/seconds", -1.0, none);
+  refused("/kernels/classes/1/seconds", 0.0, none);
+  refused("/kernels/classes/0/seconds", 1e9, "in which kernels took 1000000000");
+  refused("/kernels/classes/2/name", "magic", "class 'magic', and this program knows");
+  refused("/this_start/stages/0/seconds/passes", -0.5, none);
+  refused("/this_start/stages/1/ranks", 0, none);
+  refused("/device_seconds/messages/gradient/sampled_skew_seconds", -0.5, none);
+  refused("/device_seconds/messages/gradient/sampled_transfer_seconds", "long",
+          "sampled_transfer_seconds");
+  refused("/machine/links/0/payload_bytes_per_second", 0.0, none);
+  refused("/machine/links/0/latency_seconds", -1e-6, none);
+  refused("/machine/peak_tflops", -1.0, none);
 }
 
 // Few steps say nothing of a mean, and fewer than three of what their kernels take.
@@ -350,6 +479,9 @@ TEST(Calibration, RefusesAnotherDeck) {
                   {.file = "e.json", .devices = 8, .compute = "float32", .step = 1.0});
       },
       ThrowsMessage<InputError>(HasSubstr("of a run in float32")));
+  EXPECT_THAT(
+      [&] { calibrate(test::machine_named("selene"), deck, times_on(machine(), deck)); },
+      ThrowsMessage<InputError>(HasSubstr("of steps of Megatron-LM of 2021")));
 }
 
 }  // namespace

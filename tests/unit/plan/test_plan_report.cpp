@@ -56,16 +56,18 @@ TEST(PlanReport, SaysByWhichRunItIsCalibrated) {
       .file = "runs/some-run-of-last-week/efficiency.json",
       .measured = 20.0,
       .reproduced = 21.0,
-      .factors = {{.part = "products", .factor = 1.25},
-                  {.part = "tensor messages", .factor = 2.0, .level = "NVLink"},
-                  {.part = "gradient messages",
-                   .factor = 3.0,
-                   .level = "NVLink",
-                   .is_applied = false},
-                  {.part = "pipeline messages", .factor = {}}}};
+      .factors = {
+          {.part = "products", .factor = 1.25},
+          {.part = "tensor messages", .factor = 2.0, .level = "NVLink"},
+          {.part = "data messages",
+           .factor = 3.0,
+           .level = "NVLink",
+           .is_applied = false},
+          {.part = "stage messages", .factor = {}, .why = "run.probe: true would tell"}}};
   EXPECT_THAT(report.text(),
               AllOf(HasSubstr("calibrated by runs/some-run-of-last-week/efficiency.json"),
-                    HasSubstr("+5.0 %"), HasSubstr("1.25 x the time"),
+                    HasSubstr("\nits step of 20.00 s is reproduced as 21.00 s, +5.0 %;"),
+                    HasSubstr("1.25 x the time"),
                     HasSubstr("2.00 x the time of the machine file, on NVLink"),
                     HasSubstr("3.00 x the time of the machine file; not applied,"),
                     HasSubstr("as in the machine file; run.probe: true would tell")));
@@ -75,10 +77,77 @@ TEST(PlanReport, SaysByWhichRunItIsCalibrated) {
   const nlohmann::json json = nlohmann::json::parse(report.json());
   EXPECT_NEAR(json["calibration"]["error"].get<double>(), 0.05, 1e-12);
   EXPECT_EQ(json["calibration"]["factors"]["products"], 1.25);
-  EXPECT_EQ(json["calibration"]["factors"]["gradient_messages"], 3.0);
-  EXPECT_TRUE(json["calibration"]["factors"]["pipeline_messages"].is_null());
+  EXPECT_EQ(json["calibration"]["factors"]["data_messages"], 3.0);
+  EXPECT_TRUE(json["calibration"]["factors"]["stage_messages"].is_null());
   EXPECT_EQ(json["calibration"]["levels"],
             nlohmann::json({{"tensor_messages", "NVLink"}}));
+  EXPECT_TRUE(json["calibration"]["doubts"].empty());
+  EXPECT_THAT(report.text(), Not(HasSubstr("not to be trusted")));
+}
+
+// Parts of a step have the same names wherever they stand.
+TEST(PlanReport, CallsPartsByOneName) {
+  std::vector<std::string> names;
+  for (const NamedPart& part : step_parts()) names.emplace_back(part.name);
+  const config::Deck run = test::deck_of({.layers = 8,
+                                          .hidden = 1024,
+                                          .heads = 16,
+                                          .tensor = 2,
+                                          .pipeline = 2,
+                                          .data = 2,
+                                          .global = 8,
+                                          .recompute = "none"});
+  const RunTimes times{.file = "efficiency.json",
+                       .devices = 8,
+                       .compute = "float16",
+                       .step = 1.0,
+                       .optimizer = 0.1,
+                       .tensor_messages = 0.1,
+                       .data_messages = 0.1,
+                       .stage_messages = ProbedMessages{.latency = 1e-6, .rate = 1e9}};
+  int shared = 0;
+  for (const Calibration::Factor& factor :
+       calibrate(test::machine_named("selene-trireme"), run, times).factors) {
+    const bool is_message = factor.part.ends_with("messages");
+    if (!is_message && factor.part != "optimizer") continue;
+    EXPECT_THAT(names, ::testing::Contains(factor.part));
+    ++shared;
+  }
+  EXPECT_EQ(shared, 4);
+}
+
+// What a calibration cannot say, or nobody should believe, is said.
+TEST(PlanReport, SaysWhatACalibrationIsWorth) {
+  PlanReport report = planned_175b(true);
+  report.calibration =
+      Calibration{.machine = report.machine,
+                  .file = "efficiency.json",
+                  .type = DType::float32,
+                  .measured = 20.0,
+                  .reproduced = 30.0,
+                  .factors = {{.part = "products", .factor = 61.0}},
+                  .bound_levels = {{.level = "InfiniBand",
+                                    .neighbour = "NVLink",
+                                    .of_file = 8e9,
+                                    .bandwidth = 1.5e9}},
+                  .doubts = {"'products' took 61 x the time of the machine file"}};
+  EXPECT_THAT(report.text(),
+              AllOf(HasSubstr("computed in fp32: kernels of fp16 are as in the machine"),
+                    HasSubstr("1.5 GB/s in place of 8 GB/s of the machine file"),
+                    HasSubstr("not to be trusted"),
+                    HasSubstr("\n  'products' took 61 x the time")));
+  for (const std::string_view line : lines_of(report.text())) {
+    EXPECT_LE(line.size(), 80u) << line;
+  }
+  nlohmann::json json = nlohmann::json::parse(report.json())["calibration"];
+  EXPECT_EQ(json["compute"], "fp32");
+  EXPECT_EQ(json["has_kernels_of_deck"], false);
+  EXPECT_EQ(json["levels_bound"][0]["bandwidth_of_file"], 8e9);
+  EXPECT_EQ(json["doubts"].size(), 1u);
+  report.calibration->type = DType::float16;
+  EXPECT_THAT(report.text(), Not(HasSubstr("computed in")));
+  json = nlohmann::json::parse(report.json())["calibration"];
+  EXPECT_EQ(json["has_kernels_of_deck"], true);
 }
 
 // With batches that rise there are more steps, of which the first are shorter: against
