@@ -21,6 +21,7 @@ TOOLS = Path(__file__).resolve().parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 from report_page import command, tables  # noqa: E402
 from report_page.run_files import begins_of, read_run  # noqa: E402
+from report_page.scaling import Comparison as Scaling  # noqa: E402
 from report_page.scaling import read_prediction  # noqa: E402
 
 # As a run writes it, and its values where a test asks for no others.
@@ -325,7 +326,7 @@ class Comparison(Report):
             "sc1": ["1", "100.0", "100.0", "1.00", "100.0%"],
             "sc2": ["2", "155.0", "77.5", "1.55", "77.5%"]})
         self.assertIn("strong scaling: a batch of 8 on every number of ranks", tables[0])
-        self.assertIn("  differ in parallel.tensor: 1, 2", tables[0])
+        self.assertIn("  differ in parallel.tensor: 1 of sc1; 2 of sc2", tables[0])
         self.assertNotIn("run.dir", "".join(tables[0]))
 
     def test_other_work_is_not_compared(self):
@@ -355,8 +356,54 @@ class Comparison(Report):
         _, tables, _ = self.texts(
             self.run_of("one", 1, [1, 50]), self.run_of("again", 1, [1, 60], seed=7))
         self.assertEqual(len(tables), 1)
-        self.assertIn("  differ in data.seed: 7, 1234", tables[0])  # in order of the rows
+        self.assertIn("  differ in data.seed: 7 of again; 1234 of one", tables[0])
         self.assertEqual(list(self.rows(tables[0])), ["again", "one"])
+
+    def test_a_value_that_differs_is_said_to_be_of_its_runs(self):
+        runs = [self.run_of(f"r{seed}", 2, [1, 100 + seed], seed=seed, tensor=2)
+                for seed in range(7)]
+        runs += [self.run_of("s", 2, [1, 60], seed=7, pipeline=2),
+                 self.run_of("t", 2, [1, 50], seed=8, pipeline=2)]
+        _, tables, _ = self.texts(*runs)
+        self.assertIn("  differ in parallel.pipeline: 2 of s, t; 1 of the others", tables[0])
+        _, tables, _ = self.texts(*(self.run_of(f"q{i}", 2, [1, 100 - i], seed=i,
+                                                hidden=60, tensor=1 + i // 6, pipeline=2 - i // 6)
+                                    for i in range(12)))
+        self.assertIn("  differ in parallel.tensor: 1 of q0, q1, q2, q3 and 2 more; "
+                      "2 of q6, q7, q8, q9 and 2 more", tables[0])
+
+    def test_data_ranks_that_are_left_open_are_those_that_there_were(self):
+        run, same = self.run_of("a", 2, [1, 50]), Path(self.run_of("b", 2, [1, 60]))
+        deck = (same / "deck.yaml").read_text("utf-8")
+        (same / "deck.yaml").write_text(deck.replace("data: auto", "data: 2"), "utf-8")
+        _, tables, _ = self.texts(run, str(same))
+        self.assertEqual([row[1] for row in self.rows(tables[0]).values()], ["55.0"])  # repeats
+        _, tables, _ = self.texts(run, self.run_of("c", 2, [1, 40], tensor=2))
+        self.assertIn("  differ in parallel.data: 2 of a; 1 of c", tables[0])
+
+    def test_a_directory_counts_once_by_whatever_name(self):
+        run, other = self.run_of("a", 1, [1, 100]), self.run_of("b", 2, [1, 150], tensor=2)
+        (self.root / "link").symlink_to(run)
+        status, tables, said = self.texts(run, other, run + "/", str(self.root / "link"))
+        self.assertEqual((status, list(self.rows(tables[0]))), (0, ["a", "b"]))
+        self.assertEqual(said, f"report: '{run}/' is the directory of '{run}', and counts once\n"
+                               f"report: '{self.root}/link' is the directory of '{run}', and "
+                               "counts once\n")
+        self.assertEqual(self.texts(run, run)[1], [[""]])  # of one run there is no comparison
+
+    def test_marks_of_as_many_ranks_stand_under_their_own_ideal(self):
+        runs = [self.run_of("one", 1, [1, 100])]
+        runs += [self.run_of(f"r{i}", 2, [1, 193 - i], seed=i, tensor=2) for i in range(40)]
+        each = Scaling([read_run(run) for run in runs]).sets[0]
+        self.assertEqual((each.kind, len(each.rows)), ("strong", 41))
+        line = each.ideal()
+        self.assertEqual([ideal for _, ideal in line], [1, 1, 2, 2])
+        self.assertEqual([place for place, _ in line], sorted(place for place, _ in line))
+        self.assertLess(line[-1][0] / 2, 2 ** 0.5)  # no nearer to 4 ranks than to 2
+        self.assertEqual(each.place(each.measure), 1)
+        places = [each.place(row) for row in each.rows[1:]]
+        self.assertEqual(places, sorted(set(places)))
+        self.assertTrue(line[2][0] < min(places) and max(places) < line[3][0])
 
     def test_repeats_make_one_row(self):
         _, tables, _ = self.texts(
@@ -381,22 +428,22 @@ class Comparison(Report):
         self.assertEqual(rows_of(on(["a"]), on(["a"]))[0], ["100.5"])
         rates, said = rows_of(on(["a"]), on(["b"]))
         self.assertEqual(rates, ["101.0", "100.0"])
-        self.assertIn("  differ in hosts: b, a\n", said)
+        self.assertIn("  differ in hosts: b of r3; a of r2\n", said)
         # Another host of the same GPUs is another repeat; other GPUs, or more hosts, are not.
         self.assertEqual(rows_of(on(["a"], "X", "X"), on(["b"], "X", "X"))[0], ["100.5"])
         rates, said = rows_of(on(["a"], "X", "X"), on(["a"], "Y", "Y"), on(["a"], "X", "Y"))
         self.assertEqual(rates, ["102.0", "101.0", "100.0"])
-        self.assertIn("  differ in devices: 1 x X + 1 x Y, Y, X\n", said)
-        self.assertIn("  differ in hosts: 2, 1\n",
+        self.assertIn("  differ in devices: 1 x X + 1 x Y of r8; Y of r7; X of r6\n", said)
+        self.assertIn("  differ in hosts: 2 of r10; 1 of r9\n",
                       rows_of(on(["a"], "X", "X"), on(["a", "b"], "X", "X"))[1])
         # So it is with processors, where they are named.
         def of(name, *hosts):
             return {"hosts": list(hosts), "processors": [name]}
         self.assertEqual(rows_of(of("E", "a"), of("E", "b"))[0], ["100.5"])
-        self.assertIn("  differ in processors: F, E\n", rows_of(of("E", "a"), of("F", "a"))[1])
+        self.assertIn("  differ in processors: F of r14; E of r13\n", rows_of(of("E", "a"), of("F", "a"))[1])
         many = [f"node{number:03}" for number in range(100)]
         said = rows_of(on(many), on(["a"]))[1]
-        self.assertIn("  differ in hosts: a, node000 + node001", said)
+        self.assertIn("  differ in hosts: a of r16; node000 + node001", said)
         self.assertLess(max(map(len, said.split("\n"))), 100)
 
     def test_a_run_taken_up_again_counts_by_its_last_start(self):
@@ -653,6 +700,23 @@ class Pages(Report):
         known["steps"] = 0.0
         self.assertEqual(sum(map(sum, tables.matrix(known))), 0)
 
+    def test_tied_messages_are_of_the_stages_that_hold_a_copy(self):
+        known = efficiency(4)
+        known["device_seconds"]["messages"] = {"tied": {"bytes": 20.0 * 6}}
+        known["run"]["tied_stages"] = [0, 3]
+        self.assertEqual(tables.matrix(known), [[0, 0, 0, 3], [0] * 4, [0] * 4, [3, 0, 0, 0]])
+        del known["run"]["tied_stages"]  # of an older program, which knew them and did not say
+        with self.assertRaises(KeyError):
+            tables.matrix(known)
+        two = efficiency(2)
+        two["device_seconds"]["messages"] = {"tied": {"bytes": 20.0 * 6}}
+        self.assertEqual(tables.matrix(two), [[0, 3], [3, 0]])
+
+    def test_losses_stand_largest_first(self):
+        known = efficiency()
+        known["losses"].reverse()
+        self.assertEqual([row[0] for row in tables.losses(known).rows], ["passes", "set_up"])
+
     def test_a_matrix_is_of_steps_and_of_no_validation(self):
         known = efficiency()
         known["this_start"].update(steps=5)  # of 20 that stand
@@ -738,14 +802,28 @@ class Pages(Report):
         self.assertEqual(list(page.charts), ["progress"])
         self.assertIn("there is no efficiency.json (a run of an older program", page.said)
         self.assertIn("starts.jsonl cannot be read", page.said)
-        newer = self.run_of("newer", 2, [], known=dict(efficiency(), schema_version=2))
+        newer = self.run_of("newer", 2, [], known=dict(efficiency(), schema_version="1"))
         torn = self.run_of("torn", 2, [1, 50])
         (Path(torn) / "efficiency.json").write_text('{"schema_version": 1, "comp', "utf-8")
         page, said = self.page_of(newer, torn, status=1)
-        self.assertIn("newer': efficiency.json has schema version 2, and this tool reads 1",
+        self.assertIn("newer': efficiency.json has schema version '1', and this tool reads 1",
                       said)
         self.assertIn("torn': efficiency.json cannot be read", said)
         self.assertIn("newer' has 0 records of steps", page.said)
+
+    def test_status_says_whether_all_could_be_used(self):
+        newer = self.run_of("newer", 2, [1, 50], known=dict(efficiency(), schema_version=2))
+        self.assertEqual(self.texts(newer)[0], 1)
+        self.assertEqual(self.texts(self.run_of("none", 2, [1, 50]))[0], 0)
+
+    def test_a_directory_is_no_page(self):
+        place = self.root / "pages"
+        place.mkdir()
+        status, _, said = self.program(self.run_of("r", 2, [1, 50], known=efficiency()), "-o",
+                                       str(place))
+        self.assertEqual((status, said),
+                         (2, f"report: cannot write '{place}' (Is a directory)\n"))
+        self.assertEqual(sorted(path.name for path in self.root.iterdir()), ["pages", "r"])
 
     def test_traces_that_are_none(self):
         run = self.run_of("r", 2, [1, 50], known=efficiency())

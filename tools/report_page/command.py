@@ -1,6 +1,7 @@
 # tools/report_page/command.py — the command line of tools/report: reads the runs, says what cannot
 # be read, prints the tables of scaling, and writes what is asked for. Status 0: all of it; 1:
-# some run or prediction was left out, and the rest is there; 2: nothing could be made.
+# some run or prediction was left out, or a run's efficiency.json cannot be used, and the rest
+# is there; 2: nothing could be made.
 import argparse
 import os
 import sys
@@ -34,6 +35,7 @@ def arguments_of(given):
     options = parser.parse_args(given)
     if len(options.trace) > len(options.runs):
         parser.error("more traces than runs")
+    options.traces = {str(Path(run)): trace for run, trace in zip(options.runs, options.trace)}
     return options
 
 
@@ -59,12 +61,25 @@ def find_matplotlib():
     return False
 
 
+def distinct(names):
+    """Each directory once, under the first name that it is given by: a run is no repeat of
+    itself."""
+    first = {}
+    for name in names:
+        place = os.path.realpath(name)
+        if place in first:
+            say(f"'{name}' is the directory of '{first[place]}', and counts once")
+        first.setdefault(place, name)
+    return list(first.values())
+
+
 def read_all(names):
-    """(the runs, whether any was left out)"""
+    """(the runs, whether any of them, or of what they measured, was left out)"""
     runs, failed = [], False
     for name in names:
         try:
             runs.append(read_run(name))
+            failed = failed or runs[-1].is_refused
         except InputError as error:
             say(error)
             failed = True
@@ -72,14 +87,20 @@ def read_all(names):
 
 
 def write(path, content):
-    """In one rename, so that a reader finds the old or the new one."""
+    """In one rename, so that a reader finds the old or the new one. OSError names the file
+    that was asked for; nothing else is left then."""
     path = Path(path)
     part = path.with_name(path.name + ".part")
-    if isinstance(content, bytes):
-        part.write_bytes(content)
-    else:
-        part.write_text(content, encoding="utf-8", errors="replace")
-    os.replace(part, path)
+    try:
+        if isinstance(content, bytes):
+            part.write_bytes(content)
+        else:
+            part.write_text(content, encoding="utf-8", errors="replace")
+        os.replace(part, path)
+    except OSError as error:
+        if part.is_file():
+            part.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def write_tables(directory, every):
@@ -102,12 +123,12 @@ def write_charts(directory, every):
 
 def traces_of(options, runs):
     """{name of the run: timeline}"""
-    if not options.trace:
+    if not options.traces:
         return {}
     from report_page import course_charts
     known = {run.name for run in runs}
-    return {str(Path(name)): course_charts.read_timeline(path)
-            for name, path in zip(options.runs, options.trace) if str(Path(name)) in known}
+    return {name: course_charts.read_timeline(path)
+            for name, path in options.traces.items() if name in known}
 
 
 def compare(options, runs):
@@ -151,11 +172,12 @@ def make(options):
     with_charts = bool(options.out or options.charts)
     if with_charts and has_matplotlib() is False:
         find_matplotlib()  # comes back only where there is none
-    runs, failed = read_all(options.runs)
+    names = distinct(options.runs)
+    runs, failed = read_all(names)
     if not runs:
         say("no run to report on")
         return 2
-    is_compared = len(options.runs) > 1 or bool(options.prediction)
+    is_compared = len(names) > 1 or bool(options.prediction)
     comparison = compare(options, runs) if is_compared else None
     failed = failed or bool(comparison and comparison.left_out)
     is_possible = with_charts and has_matplotlib()

@@ -92,13 +92,12 @@ def waterfall(efficiency):
                  "says was less than what was measured beside it.")
 
 
-def largest_losses(efficiency):
-    return [loss for loss in efficiency["losses"]
-            if loss["share"] >= tables.SMALLEST_LOSS][:10]
+def charted_losses(efficiency):
+    return [loss for loss in tables.largest_losses(efficiency) if loss["share"] > 0][:10]
 
 
 def draw_losses(efficiency, narrow):
-    listed = largest_losses(efficiency)
+    listed = charted_losses(efficiency)
     figure = new_figure(narrow, 24 * len(listed) + 50)
     axes = row_axes(figure, [words.label(loss["name"]) for loss in listed])
     most = max(loss["share"] for loss in listed)
@@ -118,7 +117,7 @@ def draw_losses(efficiency, narrow):
 
 
 def losses(efficiency):
-    if not largest_losses(efficiency):
+    if not charted_losses(efficiency):
         return None
     return Chart("losses", "The largest losses",
                  lambda narrow: draw_losses(efficiency, narrow))

@@ -7,7 +7,7 @@ import json
 import math
 from pathlib import Path
 
-SCHEMA_VERSION = 1  # of efficiency.json, as src/report/efficiency.cpp writes it
+SCHEMA_VERSION = 1  # of efficiency.json, as src/report/efficiency_json.cpp has it
 # What reading a field raises that is not there, or is not what it should be.
 LACKING = (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError)
 
@@ -17,12 +17,13 @@ class InputError(Exception):
 
 
 class Run:
-    """One run directory. efficiency is None where there is none that can be read."""
+    """One run directory. efficiency is None where there is none that can be read, and the run
+    is_refused where there is one that cannot be used."""
 
     def __init__(self, name, ranks, deck, environment):
         self.name, self.ranks, self.deck, self.environment = name, ranks, deck, environment
         self.steps, self.validations, self.starts, self.notes = [], [], [], []
-        self.efficiency = None
+        self.efficiency, self.is_refused = None, False
 
 
 def finite(text):
@@ -130,17 +131,19 @@ def read_efficiency(run, directory):
         return
     except (OSError, ValueError) as error:
         run.notes.append(f"efficiency.json cannot be read ({error}): {left_out}")
+        run.is_refused = True
         return
     version = efficiency.get("schema_version") if isinstance(efficiency, dict) else None
     if version != SCHEMA_VERSION:
-        run.notes.append(f"efficiency.json has schema version {version}, and this tool reads "
+        run.notes.append(f"efficiency.json has schema version {version!r}, and this tool reads "
                          f"{SCHEMA_VERSION}: {left_out}")
+        run.is_refused = True
         return
     run.efficiency = efficiency
     if efficiency.get("complete") is False:
         run.notes.append("partial: the run was killed, or trains still. The account is of its "
-                         "last checkpoint; kernels, pipeline, memory and serialisation come "
-                         "with the end of a start")
+                         "last checkpoint; kernels, pipeline, memory and sites of messages "
+                         "come with the end of a start")
     elif efficiency.get("complete") is not True:
         run.notes.append("efficiency.json is damaged (it does not say whether it is complete): "
                          "what is made of fields that are missing is left out")

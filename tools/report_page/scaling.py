@@ -18,9 +18,14 @@ from report_page.run_files import LACKING, InputError, begins_of, deck_of, layou
 WORK = ("model.", "precision.", "data.train", "data.mask_eod_loss", "batch.ramp_up",
         "optimizer.kind", "optimizer.clip_norm")
 BATCH = "batch.global"
+DATA_RANKS = "parallel.data"
 # Where a run leaves its files says nothing about it.
 PLACES = ("run.dir", "checkpoint.dir")
 LONGEST_DIFFERENCE = 60  # letters of a value that is named
+MOST_NAMES = 4  # of runs that have it
+# By how much further right a mark stands than the one before it on as many ranks, and the last
+# of all than their number: half way to the next power of two and less.
+BESIDE, WIDEST = 1.05, 1.2
 # What of that a prediction must agree in: the planner knows no corpus.
 MODEL = ("model.", "precision.", "optimizer.kind")
 # And of a layout, only where it has ranks along that axis.
@@ -105,10 +110,13 @@ def machine_of(environment):
 
 
 def conditions(run):
-    """The deck without places, and what else runs can differ in."""
+    """The deck without places, and what else runs can differ in. Data ranks that the deck
+    leaves open are those that there were."""
     build = run.environment.get("build")
     build = build if isinstance(build, dict) else {}
     said = {key: value for key, value in run.deck.items() if key not in PLACES}
+    if said.get(DATA_RANKS) == "auto":
+        said[DATA_RANKS] = str(layout_of(run)["data"])
     said["threads of a rank"] = str(run.environment.get("threads_per_rank", "not known"))
     said["build"] = str(build.get("git", "not known"))
     return said | machine_of(run.environment)
@@ -136,13 +144,37 @@ def shortened(value):
     return value if len(value) <= LONGEST_DIFFERENCE else value[:LONGEST_DIFFERENCE - 3] + "..."
 
 
+def short_names(rows):
+    """The name of each row's first run, without the directories above it where that is enough."""
+    names = [Path(row.runs[0].name).name for row in rows]
+    return names if len(set(names)) == len(names) else [row.runs[0].name for row in rows]
+
+
+def names_text(names):
+    """ "a, b, c and 4 more" """
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def values_text(values, names):
+    """ "2 of a, b; 1 of the others": whose each value is. What more than half have stands
+    last, without their names."""
+    owners = {}
+    for value, name in zip(values, names):
+        owners.setdefault(value, []).append(name)
+    usual = next((value for value, mine in owners.items() if 2 * len(mine) > len(values)), None)
+    said = [f"{shortened(value)} of {names_text(mine)}" for value, mine in owners.items()
+            if value != usual]
+    return "; ".join(said + ([] if usual is None else [f"{shortened(usual)} of the others"]))
+
+
 def differences(rows, but=()):
-    """["parallel.tensor: 1, 2", ...]: conditions that the rows do not agree in."""
-    said = []
+    """["parallel.tensor: 1 of a; 2 of b", ...]: conditions that the rows do not agree in."""
+    said, names = [], short_names(rows)
     for key in sorted(set().union(*(row.deck for row in rows))):
         values = [row.deck.get(key, "(none)") for row in rows]
         if len(set(values)) > 1 and key not in but:
-            said.append(f"{key}: {', '.join(map(shortened, values))}")
+            said.append(f"{key}: {values_text(values, names)}")
     return said
 
 
@@ -164,6 +196,28 @@ class ScalingSet:
         """Of the predicted measure where there is one: how well it scales is another matter
         than how fast it is."""
         return row.predicted / (self.measure.predicted or self.measure.rate)
+
+    def beside(self, ranks):
+        """The rows on so many ranks, which stand side by side in a chart."""
+        return [row for row in self.rows if row.ranks == ranks]
+
+    def place(self, row):
+        """Where on the axis of ranks the row stands: beside the others on as many ranks, where
+        they would hide each other."""
+        beside = self.beside(row.ranks)
+        away = 2 * beside.index(row) - (len(beside) - 1)  # from -(n - 1) to n - 1
+        widest = min(BESIDE ** ((len(beside) - 1) / 2), WIDEST)
+        return row.ranks * widest ** (away / max(1, len(beside) - 1))
+
+    def ideal(self):
+        """[(place, speed-up)] of a line: as level as the rows on one number of ranks stand, so
+        that each mark has the ideal of its ranks right above it."""
+        line = []
+        for ranks in sorted({row.ranks for row in self.rows}):
+            beside = self.beside(ranks)
+            line += [(self.place(row) * margin, ranks / self.measure.ranks)
+                     for row, margin in ((beside[0], 1 / BESIDE), (beside[-1], BESIDE))]
+        return line
 
     @property
     def differences(self):

@@ -24,13 +24,11 @@ def names_of(rows):
 
 
 def draw_points(axes, each, value_of, names):
-    """Layouts on as many ranks stand side by side, where they would hide each other."""
     for row in each.rows:
         mark, colour = mark_of(names.index(row.grid))
         value = value_of(row, row.rate)
         span = [[value - value_of(row, min(row.rates))], [value_of(row, max(row.rates)) - value]]
-        beside = [other for other in each.rows if other.ranks == row.ranks]
-        ranks = row.ranks * 1.05 ** (beside.index(row) - (len(beside) - 1) / 2)
+        ranks = each.place(row)
         drawn = axes.errorbar([ranks], [value], yerr=span, fmt=mark, color=COLOUR[colour],
                               capsize=4, markersize=7)
         tip(drawn[0], f"{row.layout}: {value:.3g}")
@@ -48,7 +46,7 @@ def rank_axis(axes, each, is_log):
     counts = sorted({row.ranks for row in each.rows})
     if is_log:
         axes.set_xscale("log", base=2)
-    axes.set_xlim(counts[0] / 1.25, counts[-1] * 1.25)
+    axes.set_xlim(counts[0] / 1.3, counts[-1] * 1.3)
     axes.xaxis.set_major_locator(FixedLocator(counts))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -61,11 +59,9 @@ def draw_scaling(each, narrow):
     names = names_of(each.rows)
     figure = new_figure(narrow, 560 if narrow else 330)
     left, right = figure.subplots(2, 1) if narrow else figure.subplots(1, 2)
-    counts = rank_axis(left, each, True)
-    measure = each.measure.ranks
-    ideal = left.plot([counts[0], counts[-1]],
-                      [counts[0] / measure, counts[-1] / measure], color=COLOUR["ink"],
-                      linestyle=(0, (5, 3)), linewidth=1.2)[0]
+    rank_axis(left, each, True)
+    ideal = left.plot(*zip(*each.ideal()), color=COLOUR["ink"], linestyle=(0, (5, 3)),
+                      linewidth=1.2)[0]
     draw_points(left, each, each.speed_up, names)
     left.set_yscale("log", base=2)
     left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -75,9 +75,15 @@ def quantities(efficiency):
         ("share_of_capacity", "of capacity", "share")), rows, shown=0)
 
 
+def largest_losses(efficiency):
+    """Those that show, largest first; older programs put some at the end."""
+    return sorted((loss for loss in efficiency["losses"]
+                   if abs(loss["share"]) >= SMALLEST_LOSS), key=lambda loss: -loss["share"])
+
+
 def losses(efficiency):
     rows = [(loss["name"], loss["share"], loss["rank"], loss["stage"], loss["advice"])
-            for loss in efficiency["losses"] if abs(loss["share"]) >= SMALLEST_LOSS]
+            for loss in largest_losses(efficiency)]
     return Table("losses", "Losses, and what to try", (
         ("loss", "loss", "name"), ("share", "of all time", "share"), ("rank", "rank", "text"),
         ("stage", "stage", "text"), ("advice", "what to try", "text")), rows,
@@ -244,10 +250,19 @@ def knows_neighbours(efficiency):
     return efficiency["pipeline"] is not None or efficiency["run"]["grid"]["pipeline"] <= 2
 
 
+def tied_stages(efficiency):
+    """The stages that hold a copy of a tied parameter. Of two stages both do; of more an older
+    program did not write which, and KeyError says so."""
+    about = efficiency["run"]
+    stages = about["grid"]["pipeline"]
+    return about["tied_stages"] if stages > 2 else list(range(stages))
+
+
 def matrix(efficiency):
     """Bytes a step from each rank to each other, rows by the sender: what an axis sends is
-    shared out evenly to the pairs of its groups, of a pipeline to neighbouring stages. Sites
-    would not do: their messages are also those of validations."""
+    shared out evenly to the pairs of its groups, of a pipeline to neighbouring stages, of tied
+    parameters to the stages that hold them. Sites would not do: their messages are also those
+    of validations."""
     places = coordinates(efficiency["run"])
     steps, count = efficiency["steps"], len(places)
     sent = [[0.0] * count for _ in places]
@@ -255,12 +270,15 @@ def matrix(efficiency):
         if not steps or not sums["bytes"]:
             continue
         within = AXES_WITHIN[axis]
+        holders = tied_stages(efficiency) if axis == "tied" else None
         last = efficiency["run"]["grid"]["pipeline"] - 1
 
         def sends(one, other):
             same = all(one[name] == other[name] for name in one if name not in within)
             if not same or one == other:
                 return False
+            if holders is not None:
+                return one["pipeline"] in holders and other["pipeline"] in holders
             away = abs(one["pipeline"] - other["pipeline"])
             return axis != "pipeline" or away == 1 or (has_chunks(efficiency) and away == last)
 
