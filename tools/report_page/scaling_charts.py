@@ -36,10 +36,10 @@ def draw_points(axes, each, value_of, names):
             predicted = each.predicted_speed_up(row) * each.measure.rate
             axes.plot([ranks], [value_of(row, predicted)], mark, markersize=12,
                       markerfacecolor="none", markeredgecolor=COLOUR["muted"])
-    best = {}
-    for row in each.rows:
-        best[row.ranks] = max(best.get(row.ranks, 0.0), value_of(row, row.rate))
-    axes.plot(list(best), list(best.values()), color=COLOUR["frame"], linewidth=1, zorder=0)
+    fastest = {row.ranks: row for row in reversed(each.rows)}  # which comes first of as many
+    axes.plot([each.place(row) for row in reversed(fastest.values())],
+              [value_of(row, row.rate) for row in reversed(fastest.values())],
+              color=COLOUR["frame"], linewidth=1, zorder=0)
 
 
 def rank_axis(axes, each, is_log):
