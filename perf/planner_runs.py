@@ -153,25 +153,33 @@ def wrong_orders(cases):
 
 
 def summary(cases):
-    errors = [abs(error(case)) for case in cases]
+    signed = [error(case) for case in cases]
+    errors = [abs(each) for each in signed]
     pairs, wrong, names = wrong_orders(cases)
     return {"mean": statistics.mean(errors), "largest": max(errors),
+            "signed": statistics.mean(signed), "faster": sum(each < 0 for each in signed),
             "memory": max(abs(memory_error(case)) for case in cases),
             "pairs": pairs, "wrong": wrong, "wrong_names": names}
 
 
 def page(cases, facts):
     found = summary(cases)
+    commit, *changes = facts["commit"].split(" ", 1)
+    program = " ".join([commit[:8], *changes])
+    made = ("the machine files that `trireme plan --measure` made there before and after, the "
+            "mean of both" if len(facts["machines"]) > 1 else "the machine file below")
     lines = ["# The planner against runs on a host", "",
              "<!-- Written by perf/planner_runs.py; its help says how. -->", "",
              f"Two ranks on {facts['cpu']}, one core each; {facts['rounds']} rounds of "
              f"{facts['steps']} counted steps,",
-             f"the load before them {facts['load_average'][0]:.1f}. What "
-             "`trireme plan --fixed` predicts with the",
-             "machine file that `trireme plan --measure` made there, beside the median step.", "",
+             f"the load before them {facts['load_average'][0]:.1f}, commit {program}. What "
+             "`trireme plan --fixed` predicts with",
+             f"{made}, beside the median step.", "",
              f"Errors: {found['mean']:.1f} % in the mean ({WANTED['mean']:g} are wanted), "
              f"{found['largest']:.1f} % at most ({WANTED['step']:g}); memory "
              f"{found['memory']:.1f} % at most ({WANTED['memory']:g}).",
+             f"With their signs {found['signed']:+.1f} % in the mean: {found['faster']} of "
+             f"{len(cases)} are predicted to be faster than they are.",
              f"Of {found['pairs']} pairs of a model's layouts that differ by more than "
              f"{WANTED['order']:g} %, {found['wrong']} are predicted in the wrong order.", "",
              "| Model | Type | Layout | Measured, s | Range | Predicted, s | Error | Memory, MB "
@@ -185,8 +193,11 @@ def page(cases, facts):
             f"{case.bytes_planned / 1e6:.0f} | {memory_error(case):+.1f} % |")
     lines += [""] + [f"- Wrong order: {name}." for name in found["wrong_names"]]
     lines += ["Models:", "", "```yaml", *"".join(
-        f"# {name}\n{text}" for name, text in MODELS.items()).rstrip().split("\n"), "```", ""]
-    return "\n".join(lines)
+        f"# {name}\n{text}" for name, text in MODELS.items()).rstrip().split("\n"), "```", "",
+              "The host, as it was measured:"]
+    for machine in facts["machines"]:
+        lines += ["", "```yaml", *machine.rstrip().split("\n"), "```"]
+    return "\n".join(lines) + "\n"
 
 
 def measure(options, scratch):
