@@ -41,6 +41,10 @@ int scale_by_thousands(double& value, int units) {
 
 std::string format_duration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0.0) return "?";
+  // So small that no milliseconds would be left.
+  if (seconds >= 0.5e-6 && seconds < 0.9995e-3) {
+    return fmt::format("{:.0f}us", seconds * 1e6);
+  }
   if (seconds < 0.9995) return fmt::format("{:.0f}ms", seconds * 1e3);
   if (seconds < 9.95) return fmt::format("{:.1f}s", seconds);
   if (seconds > 1e14) return "?";
@@ -219,11 +223,35 @@ std::string wrap_list(const std::vector<std::string>& parts, int columns, int in
   return wrap(pieces, columns, indent, indent);
 }
 
+namespace {
+
+// Whether the word is a unit, which stays with the number before it.
+bool is_unit(std::string_view word) {
+  constexpr std::array<std::string_view, 18> kUnits = {
+      "s",   "ms",  "us",  "%",   "x",      "B",       "kB",      "MB",      "GB",
+      "KiB", "MiB", "GiB", "TiB", "FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "bytes"};
+  while (!word.empty() && std::string_view(",.;:)").find(word.back()) != word.npos) {
+    word.remove_suffix(1);
+  }
+  return std::find(kUnits.begin(), kUnits.end(), word) != kUnits.end();
+}
+
+bool ends_with_digit(std::string_view word) {
+  return !word.empty() && word.back() >= '0' && word.back() <= '9';
+}
+
+}  // namespace
+
 std::string wrap_words(std::string_view text, int columns, int indent) {
   std::vector<std::string> words;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(' '), text.size());
-    if (end > 0) words.emplace_back(text.substr(0, end));
+    const std::string_view word = text.substr(0, end);
+    if (!words.empty() && ends_with_digit(words.back()) && is_unit(word)) {
+      words.back().append(" ").append(word);
+    } else if (end > 0) {
+      words.emplace_back(word);
+    }
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return wrap(words, columns, indent, indent);

@@ -18,7 +18,7 @@ namespace trireme {
 // The width that what is printed keeps to.
 inline constexpr int kScreenColumns = 80;
 
-// Two units at most: "12ms", "4.2s", "41s", "1m05s", "2h03m", "3d04h".
+// Two units at most: "310us", "12ms", "4.2s", "41s", "1m05s", "2h03m", "3d04h".
 std::string format_duration(double seconds);
 // Three digits at least: "999", "12.3k", "12.3M", "1.24B", "2.00T".
 std::string format_count(double count);
@@ -56,7 +56,7 @@ int display_width(std::string_view text);
 // "one, two,\n  three": a list that begins `indent` columns into a line and is broken
 // between its parts only, where the line would be longer than `columns`.
 std::string wrap_list(const std::vector<std::string>& parts, int columns, int indent);
-// Breaks a text between its words: "one two\n  three".
+// Breaks a text between its words: "one two\n  three"; a number keeps its unit.
 std::string wrap_words(std::string_view text, int columns, int indent);
 // Each line of a text that is longer than `columns`, between its words; what follows
 // stands `indent` columns further in than the line began.

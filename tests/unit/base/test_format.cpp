@@ -20,6 +20,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TEST(Format, Durations) {
   EXPECT_EQ(format_duration(0.0), "0ms");
+  EXPECT_EQ(format_duration(1e-7), "0ms");
+  EXPECT_EQ(format_duration(0.00031), "310us");
+  EXPECT_EQ(format_duration(0.0009996), "1ms");
   EXPECT_EQ(format_duration(0.0124), "12ms");
   EXPECT_EQ(format_duration(0.9996), "1.0s");
   EXPECT_EQ(format_duration(4.24), "4.2s");
@@ -155,6 +158,10 @@ TEST(Format, LinesAreBrokenBetweenTheirWords) {
   EXPECT_EQ(wrap_lines("one two three\n  four five", 8, 2),
             "one\n  two\n  three\n  four\n    five");
   EXPECT_EQ(wrap_lines("much-too-long x", 5, 1), "much-too-long\n x");
+  // A number keeps its unit; what only looks like one does not.
+  EXPECT_EQ(wrap_words("a step of 1.29 s, and more", 14, 0),
+            "a step of\n1.29 s, and\nmore");
+  EXPECT_EQ(wrap_words("of rank 5 as 12 % are", 9, 0), "of rank 5\nas 12 %\nare");
 }
 
 }  // namespace
