@@ -74,7 +74,9 @@ Json pipeline_json(const std::optional<step::PipelineReport>& report) {
                {"step_seconds_simulated", nullptr},
                {"bubble_share", report->measured_bubble()},
                {"bubble_share_simulated", nullptr},
-               {"bubble_share_theory", nullptr}};
+               {"bubble_share_theory", nullptr},
+               {"step_seconds_ideal_network", report->ideal},
+               {"bubble_share_ideal_network", report->ideal_bubble()}};
   if (const std::optional<double> theory = report->theoretical_bubble()) {
     json["bubble_share_theory"] = *theory;
   }

@@ -54,22 +54,27 @@ std::optional<double> PipelineReport::theoretical_bubble() const {
   return (shape.stages - 1) / passes;
 }
 
+// Bubbles that are to be compared: a whole percent would make 11.6 and 12.4 alike.
 std::string PipelineReport::text() const {
   std::string times, bubbles;
+  const auto share = [](double fraction) {
+    return fmt::format("{:.1f}%", 100.0 * fraction);
+  };
   if (const std::optional<double> theory = theoretical_bubble()) {
-    bubbles = fmt::format("theory {}, ", format_percent(*theory));
+    bubbles = fmt::format("theory {}, ", share(*theory));
   }
   if (simulated) {
     times = fmt::format("simulated {}, ", format_duration(*simulated));
-    bubbles += fmt::format("simulated {}, ", format_percent(simulated_bubble()));
+    bubbles += fmt::format("simulated {}, ", share(simulated_bubble()));
   }
   return fmt::format(
       "Pipeline: {} of {}, {}, {} a step\n  passes of a step: {}measured {}\n  bubble: "
-      "{}measured {} of the work\n",
+      "{}measured {} of the work\n  on an ideal network kernels alone: {}, bubble {}\n",
       format_plural(shape.stages, "stage"), format_plural(shape.chunks, "chunk"),
       config::name_of(schedule),
       format_plural(shape.microbatches, "micro-batch", "micro-batches"), times,
-      format_duration(measured), bubbles, format_percent(measured_bubble()));
+      format_duration(measured), bubbles, share(measured_bubble()),
+      format_duration(ideal), share(ideal_bubble()));
 }
 
 std::optional<PipelineReport> report_pipeline(const PipelineLayout& layout,

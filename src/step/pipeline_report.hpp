@@ -83,6 +83,9 @@ struct PipelineReport {
   // formula describes.
   std::optional<double> theoretical_bubble() const;
   double simulated_bubble() const { return simulated.value() / work - 1.0; }
+  double ideal_bubble() const {
+    return ideal_work > 0.0 ? ideal / ideal_work - 1.0 : 0.0;
+  }
   double measured_bubble() const { return measured / work - 1.0; }
   std::string text() const;  // ends with a newline
 };

@@ -117,7 +117,8 @@ def efficiency(ranks=2, bandwidth=10.0, start=1):
     return {
         "schema_version": 1, "complete": True, "time": "2025-03-01T12:30:05.250Z",
         "run": {"directory": "r", "start": start, "starts": start, "step": 20, "steps": 20,
-                "devices": ranks, "grid": grid, "compute": "float32"},
+                "devices": ranks, "grid": grid, "compute": "float32",
+                "tied_stages": sorted({0, ranks - 1}) if ranks > 1 else []},
         "machine": {"peak_tflops": 0.04, "memory_gigabytes_per_second": bandwidth,
                     "links": links if bandwidth and ranks > 1 else []},
         "identity": identity(),
@@ -143,7 +144,7 @@ def efficiency(ranks=2, bandwidth=10.0, start=1):
         "kernels": {"steps_profiled": 5, "classes": kernels},
         "pipeline": {"stages": ranks, "chunks": 1, "microbatches": 8, "schedule": "1f1b",
                      "bubble_share": 0.2, "bubble_share_simulated": 0.125,
-                     "bubble_share_theory": 0.1},
+                     "bubble_share_theory": 0.1, "bubble_share_ideal_network": 0.11},
         "memory": by_category}
 
 
@@ -689,7 +690,8 @@ class Pages(Report):
         self.assertEqual(page.tables["memory"][1], ["weights", "2 MiB", "1 MiB", "1.5 MiB",
                                                     "2 MiB"])
         self.assertIn("bubble 20.0 % of the busiest stage's work as measured, 12.5 % as "
-                      "simulated, 10.0 % by theory", page.said)
+                      "simulated, 10.0 % by theory (equal stages, no messages), 11.0 % of kernels "
+                      "alone on a network that takes no time", page.said)
         self.assertIn("2 starts: an orange line", page.said)
         text = (self.root / "report.html").read_text("utf-8")
         self.assertIsNone(re.search(r"<script|<link|(?:src|href)=[\"'](?!#)|https?://", text))

@@ -83,6 +83,9 @@ def bubble_text(pipeline):
                         ("bubble_share_theory", "by theory (equal stages, no messages)")):
         if pipeline[field] is not None:
             said += f", {words.share(pipeline[field])} {what}"
+    ideal = pipeline.get("bubble_share_ideal_network")  # older programs do not write it
+    if ideal is not None:
+        said += f", {words.share(ideal)} of kernels alone on a network that takes no time"
     return said + "."
 
 

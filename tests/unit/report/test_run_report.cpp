@@ -118,14 +118,22 @@ TEST(RunReport, JsonOfAPipeline) {
   report.pipeline = step::PipelineReport{.shape = {.stages = 2, .microbatches = 8},
                                          .measured = 1.5,
                                          .work = 1.0,
-                                         .simulated = 1.25};
+                                         .simulated = 1.251,
+                                         .ideal = 1.0,
+                                         .ideal_work = 0.8};
+  // Figures that are to be compared have a digit that tells them apart.
+  EXPECT_THAT(report.pipeline->text(),
+              HasSubstr("bubble: theory 12.5%, simulated 25.1%, measured 50.0% of the "
+                        "work\n  on an ideal network kernels alone: 1.0s, bubble 25.0%"));
   auto json = nlohmann::json::parse(report.json(SectionTable(*world, RunTimes{})));
   const auto& pipeline = json.at("this_start").at("pipeline");
   EXPECT_EQ(pipeline.at("stages"), 2);
   EXPECT_EQ(pipeline.at("schedule"), "1f1b");
   EXPECT_EQ(pipeline.at("step_seconds"), 1.5);
   EXPECT_EQ(pipeline.at("bubble_share"), 0.5);
-  EXPECT_EQ(pipeline.at("bubble_share_simulated"), 0.25);
+  EXPECT_NEAR(pipeline.at("bubble_share_simulated").get<double>(), 0.251, 1e-12);
+  EXPECT_EQ(pipeline.at("step_seconds_ideal_network"), 1.0);
+  EXPECT_NEAR(pipeline.at("bubble_share_ideal_network").get<double>(), 0.25, 1e-12);
   EXPECT_EQ(pipeline.at("bubble_share_theory"), 0.125);
 }
 
