@@ -2,6 +2,7 @@
 #include "comm/process_groups.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -11,7 +12,6 @@
 namespace trireme::comm {
 namespace {
 
-constexpr const char* kTied = "tied";
 constexpr Axis kAxes[] = {Axis::tensor, Axis::context, Axis::data, Axis::pipeline};
 
 // MPI's dimensions have the last one fastest; the order has the first one fastest.
@@ -50,17 +50,31 @@ std::string to_string(const GridShape& shape) {
 }
 
 Group& ProcessGroups::tied(const std::string& parameter) const {
-  const auto found = tied_.find(parameter);
-  TRIREME_REQUIRE(found != tied_.end() && found->second != nullptr,
+  const std::shared_ptr<Group> group = tied_if_held(parameter);
+  TRIREME_REQUIRE(group != nullptr,
                   "no group of stages shares '{}' with stage {}: it must be among the "
                   "tied parameters that the groups are told of",
                   parameter, pipeline->rank());
-  return *found->second;
+  return *group;
+}
+
+std::shared_ptr<Group> ProcessGroups::tied_if_held(const std::string& parameter) const {
+  const auto found = tied_.find(parameter);
+  return found == tied_.end() ? nullptr : found->second;
+}
+
+std::vector<int> ProcessGroups::tied_stages() const {
+  std::set<int> stages;
+  for (const TiedParameter& parameter : tied_parameters_) {
+    stages.insert(parameter.stages.begin(), parameter.stages.end());
+  }
+  return {stages.begin(), stages.end()};
 }
 
 void ProcessGroups::share(const std::vector<TiedParameter>& parameters) {
   for (const TiedParameter& parameter : parameters) {
     if (tied_.count(parameter.name) > 0) continue;
+    tied_parameters_.push_back(parameter);
     auto control = pipeline->control().subset(parameter.stages, kTied);
     tied_[parameter.name] =
         control == nullptr ? nullptr : std::make_shared<Group>(std::move(control));

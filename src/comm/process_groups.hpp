@@ -49,6 +49,9 @@ struct GridShape {
 // "tensor 2 x context 1 x data 4 x pipeline 2"
 std::string to_string(const GridShape& shape);
 
+// The name of the groups of stages that share a tied parameter.
+inline constexpr const char* kTied = "tied";
+
 // A parameter that several stages of a pipeline hold, each a copy of its own.
 struct TiedParameter {
   std::string name;
@@ -70,6 +73,12 @@ struct ProcessGroups {
   // The stages that hold a tied parameter, of this rank's tensor and gradient numbers.
   // Throws Error where this rank's stage does not hold it.
   Group& tied(const std::string& parameter) const;
+  // The same, and null there.
+  std::shared_ptr<Group> tied_if_held(const std::string& parameter) const;
+  // All that share() was told of, on whatever stages.
+  const std::vector<TiedParameter>& tied_parameters() const { return tied_parameters_; }
+  // The stages that hold a copy of any of them, ascending.
+  std::vector<int> tied_stages() const;
   // Makes the groups of these parameters that there are not yet. Collective over the
   // pipeline.
   void share(const std::vector<TiedParameter>& parameters);
@@ -82,6 +91,7 @@ struct ProcessGroups {
 
  private:
   std::map<std::string, std::shared_ptr<Group>> tied_;  // null on other stages
+  std::vector<TiedParameter> tied_parameters_;
 };
 
 // A group by its name, and the axes of the grid in which its ranks differ. Those of tied

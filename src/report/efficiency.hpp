@@ -39,6 +39,7 @@ struct EfficiencyFacts {
   bool is_complete = false;  // written at the end of a start, and not while it trains
   std::string run_directory = {}, time = {};
   comm::GridShape grid = {};
+  std::vector<int> tied_stages = {};  // that hold a copy of a tied parameter
   std::int64_t start = 0, starts = 1;
   std::int64_t step = 0, steps = 0;  // done, and of the deck
   int ranks = 1;

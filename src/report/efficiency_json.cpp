@@ -291,6 +291,7 @@ std::string Efficiency::json() const {
                     {"steps", facts_.steps},
                     {"devices", facts_.ranks},
                     {"grid", grid_json(facts_.grid)},
+                    {"tied_stages", facts_.tied_stages},
                     {"compute", name_of(facts_.type)}};
   const Json json = {
       {"schema_version", kEfficiencySchema},

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <utility>
 
 #include "base/wall_time.hpp"
 #include "comm/group.hpp"
@@ -62,17 +64,39 @@ std::function<void(index_t)> sender(const Exec& exec, comm::Group& group,
   };
 }
 
+// Groups along one axis, of which this rank is in one; null: in none.
+struct Probed {
+  std::string axis;
+  int ranks = 1;
+  std::shared_ptr<comm::Group> group;
+};
+
+// The same axes on all ranks, as the grid is one. Of tied parameters the first: a rank
+// may be in groups of several, and these would wait for each other.
+std::vector<Probed> probed_groups(const comm::ProcessGroups& groups) {
+  std::vector<Probed> probed;
+  for (const auto& group :
+       {groups.tensor, groups.context, groups.gradient, groups.pipeline, groups.model}) {
+    if (group->size() > 1) probed.push_back({group->name(), group->size(), group});
+  }
+  if (groups.tied_parameters().empty()) return probed;
+  const comm::TiedParameter& tied = groups.tied_parameters().front();
+  probed.push_back({comm::kTied, static_cast<int>(tied.stages.size()),
+                    groups.tied_if_held(tied.name)});
+  return probed;
+}
+
 }  // namespace
 
 std::vector<LinkSpeed> probe_links(const Exec& exec, const comm::ProcessGroups& groups) {
   comm::Communicator& world = *groups.world;
   const Memory memory("trireme::report::link_probe", 2 * kElements);
   std::vector<LinkSpeed> speeds;
-  for (comm::Group* group :
-       {groups.tensor.get(), groups.context.get(), groups.gradient.get(),
-        groups.pipeline.get(), groups.model.get()}) {
-    if (group->size() == 1) continue;  // on all ranks, as the grid is one
-    const auto send = sender(exec, *group, memory, group == groups.pipeline.get());
+  for (const Probed& probed : probed_groups(groups)) {
+    std::function<void(index_t)> send = [](index_t) {};
+    if (probed.group != nullptr) {
+      send = sender(exec, *probed.group, memory, probed.group == groups.pipeline);
+    }
     send(kElements);  // connections are made
     world.barrier();
     const double small = best_of(exec, kSmallRounds, [&] { send(1); });
@@ -81,8 +105,8 @@ std::vector<LinkSpeed> probe_links(const Exec& exec, const comm::ProcessGroups& 
     const std::vector<double> all = world.gather(large);
     const auto slowest = std::ranges::max_element(all);
     speeds.push_back(
-        {.axis = group->name(),
-         .ranks = group->size(),
+        {.axis = probed.axis,
+         .ranks = probed.ranks,
          .latency = world.all_reduce(small, comm::Op::max),
          .bytes_per_second = static_cast<double>(kElements * sizeof(float)) / *slowest,
          .slowest_rank = static_cast<int>(slowest - all.begin())});

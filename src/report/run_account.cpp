@@ -267,7 +267,7 @@ Account Account::of_json(const Json& json) {
 }
 
 StartAccount::StartAccount(const comm::GridShape& grid, std::vector<std::string> axes,
-                           const SampleFlops& flops)
+                           const SampleFlops& flops, const std::vector<int>& tied_stages)
     : ranks_(grid.size()),
       axes_(std::move(axes)),
       flops_(flops),
@@ -284,6 +284,13 @@ StartAccount::StartAccount(const comm::GridShape& grid, std::vector<std::string>
       if (groups[static_cast<std::size_t>(rank)] >= 0) continue;
       for (const int member : comm::members_of(grid, within, rank)) {
         groups[static_cast<std::size_t>(member)] = rank;
+      }
+    }
+    if (axis != comm::kTied) continue;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const int stage = comm::coordinates_of(grid, rank).pipeline;
+      if (std::ranges::find(tied_stages, stage) == tied_stages.end()) {
+        groups[static_cast<std::size_t>(rank)] = -1;
       }
     }
   }
@@ -357,11 +364,13 @@ void StartAccount::add_step(const std::vector<RankAccount::Taken>& ranks,
   for (std::size_t a = 0; a < axes_.size(); ++a) {
     std::ranges::fill(least, -1.0);
     for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (group_of_[a][r] < 0) continue;
       double& of_group = least[static_cast<std::size_t>(group_of_[a][r])];
       const double wait = ranks[r].steps[step].seconds.axes()[a];
       of_group = of_group < 0.0 ? wait : std::min(of_group, wait);
     }
     for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (group_of_[a][r] < 0) continue;
       least_waits_[a] += least[static_cast<std::size_t>(group_of_[a][r])];
     }
   }
@@ -387,11 +396,19 @@ int StartAccount::slowest_sender(const std::string& axis) const {
   const auto found = std::ranges::find(axes_, axis);
   if (found == axes_.end()) return -1;
   const auto a = static_cast<std::size_t>(found - axes_.begin());
-  const int rank = outstanding_rank(begins_[a], kMuchMore);
+  std::vector<int> members;  // of any group of the axis
+  std::vector<double> begins;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (group_of_[a][static_cast<std::size_t>(rank)] < 0) continue;
+    members.push_back(rank);
+    begins.push_back(begins_[a][static_cast<std::size_t>(rank)]);
+  }
+  const int slowest = outstanding_rank(begins, kMuchMore);
   // What others wait for it is no longer than that.
-  if (rank < 0) return -1;
-  const double least = least_waits_[a] / ranks_;
-  return begins_[a][static_cast<std::size_t>(rank)] >= kIsReason * least ? rank : -1;
+  if (slowest < 0) return -1;
+  const auto s = static_cast<std::size_t>(slowest);
+  const double least = least_waits_[a] / static_cast<double>(members.size());
+  return begins[s] >= kIsReason * least ? members[s] : -1;
 }
 
 // What each of three losses is by its reasons.

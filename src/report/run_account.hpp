@@ -97,9 +97,10 @@ struct SampleFlops {
 // This start's part of it, on rank 0.
 class StartAccount {
  public:
-  // `axes` as RankAccount has them.
+  // `axes` as RankAccount has them; `tied_stages`: that hold a copy of a tied parameter,
+  // whose messages no other stage takes part in.
   StartAccount(const comm::GridShape& grid, std::vector<std::string> axes,
-               const SampleFlops& flops);
+               const SampleFlops& flops, const std::vector<int>& tied_stages = {});
 
   struct Samples {
     double all = 0.0, skipped = 0.0;  // of updates that were left out
@@ -131,8 +132,8 @@ class StartAccount {
 
   int ranks_;
   std::vector<std::string> axes_;
-  std::vector<std::vector<int>>
-      group_of_;  // by axis, of each rank: the number of its own
+  // By axis, of each rank: the number of its own group; -1: it is in none.
+  std::vector<std::vector<int>> group_of_;
   SampleFlops flops_;
   Account sums_;  // its DeviceFlops are device seconds
   std::vector<PartSeconds> totals_;

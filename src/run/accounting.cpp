@@ -127,7 +127,8 @@ Accounting::Accounting(const Setting& setting, const std::string& past,
   metered_share_ = metered_share();
   if (history == nullptr) return;
   past_ = past_account(past, history->starts());
-  start_.emplace(setting.grid.shape(), rank_.axes(), sample_flops(setting));
+  start_.emplace(setting.grid.shape(), rank_.axes(), sample_flops(setting),
+                 setting.replica.part().groups.tied_stages());
 }
 
 // A rank's energy is known where that of its device is or, without one, its host's.
@@ -309,6 +310,7 @@ report::EfficiencyFacts Accounting::facts(double peak) const {
       .steps_of_start = static_cast<std::int64_t>(start_->steps()),
       .axes = start_->axes(),
       .rank_seconds = start_->ranks()};
+  facts.tied_stages = setting_.replica.part().groups.tied_stages();
   facts.meters = meters_;
   facts.hosts = hosts_;
   facts.hertz = start_->hertz();

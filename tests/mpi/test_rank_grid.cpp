@@ -74,6 +74,9 @@ void check_default_order(const std::shared_ptr<Communicator>& world,
   if (p > 1) {
     groups.share({{"word", {0, p - 1}}});
     groups.share({{"word", {0, p - 1}}});  // which is there already
+    EXPECT_EQ(groups.tied_parameters().size(), 1u);
+    EXPECT_EQ(groups.tied_stages(), (std::vector<int>{0, p - 1}));
+    EXPECT_EQ(groups.tied_if_held("other"), nullptr);
     const int first = rank - expected.pipeline * t * c * d;
     if (expected.pipeline == 0 || expected.pipeline == p - 1) {
       EXPECT_EQ(members(groups.tied("word"), rank),

@@ -236,14 +236,19 @@ TEST_F(TrainEfficiencyOfTwo, MessagesAreSetAgainstTheProbe) {
     EXPECT_GT(message["sampled_transfer_seconds"].get<double>(), 0.0);
     EXPECT_GE(message["sampled_skew_seconds"].get<double>(), 0.0);
     EXPECT_GT(message["bytes"].get<double>(), message["sampled_bytes"].get<double>());
-    bool is_there = false;
+    bool is_there = false, has_tied = false;
     for (const json& link : efficiency["machine"]["links"]) {
       is_there = is_there || link["axis"] == axis;
+      has_tied = has_tied || link["axis"] == "tied";
       EXPECT_EQ(link["ranks"], 2);
       EXPECT_GT(link["payload_bytes_per_second"].get<double>(), 1e6);
       EXPECT_GT(link["latency_seconds"].get<double>(), 0.0);
     }
     EXPECT_TRUE(is_there);
+    const bool is_pipeline = axis == std::string("pipeline");
+    EXPECT_EQ(has_tied, is_pipeline);
+    EXPECT_EQ(efficiency["run"]["tied_stages"],
+              is_pipeline ? json::array({0, 1}) : json::array());
     EXPECT_FALSE(efficiency["kernels"]["classes"][0]["seconds_bound"].is_null());
     double bytes = 0.0;
     for (const json& site : efficiency["this_start"]["messages"]) {

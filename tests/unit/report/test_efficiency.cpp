@@ -162,6 +162,33 @@ TEST(Efficiency, TransferIsWhatTheLastToComeWaits) {
   EXPECT_NEAR(efficiency.losses().front().share, 0.3 / 0.4 * 0.8 / 2.8, 1e-12);
 }
 
+// Of four stages the first and the last hold a copy of the embedding: what these two wait
+// is their transfer, and the stages in between are neither the last to come nor in any
+// mean.
+TEST(Efficiency, TiedMessagesAreOfTheStagesThatHoldACopy) {
+  const std::vector<std::string> axes = {"tied", "gradient", "pipeline", "world"};
+  const auto start_of = [&](double begin_of_last) {
+    StartAccount start({.pipeline = 4}, axes, kFlops, {0, 3});
+    const RankAccount::Taken holder =
+        steps_of({.passes = 1.0, .waits = {0.3, 0, 0, 0}}, 4);
+    const RankAccount::Taken between =
+        steps_of({.passes = 1.0, .waits = {0, 0, 0, 0.3}}, 4);
+    std::vector<RankAccount::Taken> ranks = {holder, between, between, holder};
+    ranks[0].counts[0].begin = 1.0;
+    ranks[3].counts[0].begin = begin_of_last;
+    start.add(ranks, {.all = 4});
+    return start;
+  };
+  const StartAccount even = start_of(1.0001);
+  EXPECT_NEAR(even.account(1.0, 1.0).device.transfer.at("tied"), 4 * 4 * 0.3, 1e-12);
+  EXPECT_EQ(even.slowest_sender("tied"), -1);
+  EXPECT_EQ(start_of(5.0).slowest_sender("tied"), 3);
+  EfficiencyFacts facts = facts_of(even, 1.0);
+  facts.tied_stages = {0, 3};
+  const Json json = io::parse_json<Json>(Efficiency(facts).json());
+  EXPECT_EQ(json["run"]["tied_stages"], Json::array({0, 3}));
+}
+
 // A rank that is late now and then is a straggler, one that always is makes the load
 // uneven.
 TEST(Efficiency, StragglersAreNoImbalance) {
