@@ -32,6 +32,7 @@ constexpr double kNamed = 0.005;
 // Seconds of a run of which the beginning says nothing of a long one.
 constexpr double kShortRun = 600.0;
 
+constexpr const char* kSetUp = "set_up";
 constexpr const char* kEffectiveTime = "effective_time";
 constexpr const char* kOrchestration = "orchestration";
 constexpr const char* kTransfer = "transfer";
@@ -65,7 +66,7 @@ struct Advice {
   const char* text;
 };
 constexpr Advice kAdvice[] = {
-    {"set_up", "longer starts; corpus and checkpoints on a faster disk"},
+    {kSetUp, "longer starts; corpus and checkpoints on a faster disk"},
     {"warm_up", "longer starts: the first step makes libraries and memory ready"},
     {"lost", "checkpoint.every shorter: what was done after the last one is done again"},
     {"validation", "run.validate_every longer, or run.validate_samples fewer"},
@@ -124,7 +125,7 @@ void Efficiency::add_factors() {
     factors_.push_back({name, numerator, before, std::move(parts)});
     before = numerator;
   };
-  std::vector<LostPart> between = {{"set_up", facts_.ready_flops}};
+  std::vector<LostPart> between = {{kSetUp, facts_.ready_flops}};
   double known = facts_.ready_flops;
   for (const TimePart part : kPartsBetweenSteps) {
     double lost = amount_of(device.between, name_of(part));
@@ -257,14 +258,50 @@ void Efficiency::add_losses() {
   for (const LostPart& part : factor(kUsefulFlops).parts) {
     add_loss(part.name, part.flops, -1);
   }
-  const bool is_short =
-      facts_.device_seconds < kShortRun * static_cast<double>(facts_.ranks);
-  const auto rank_of = [is_short](const Loss& loss) {
-    const bool is_of_start =
-        loss.name == "set_up" || loss.name == name_of(TimePart::warm_up);
-    return is_short && is_of_start ? loss.share - 1.0 : loss.share;
-  };
-  std::ranges::stable_sort(losses_, std::ranges::greater(), rank_of);
+  std::ranges::stable_sort(losses_, std::ranges::greater(), &Loss::share);
+}
+
+// What only the beginning of a start takes, in a run of minutes: it would be nothing in
+// one of days.
+bool Efficiency::is_of_beginning(const Loss& loss) const {
+  return facts_.device_seconds < kShortRun * static_cast<double>(facts_.ranks) &&
+         (loss.name == kSetUp || loss.name == name_of(TimePart::warm_up));
+}
+
+// Those of the table, where what is of the beginning stands behind the others.
+std::vector<Loss> Efficiency::shown_losses() const {
+  std::vector<Loss> shown = losses_;
+  std::ranges::stable_partition(
+      shown, [this](const Loss& loss) { return !is_of_beginning(loss); });
+  shown.resize(std::min(kShownLosses, shown.size()));
+  return shown;
+}
+
+// A device's 10^12 operations a second while steps stand.
+double Efficiency::tflops_of(double flops) const {
+  return 1e-12 * ratio(flops, facts_.account.step_seconds());
+}
+
+// 0 where that peak is not known.
+double Efficiency::share_of_nominal_peak() const {
+  return ratio(facts_.account.flops.executed,
+               facts_.account.step_seconds() * facts_.nominal_peak);
+}
+
+std::string Efficiency::rates_text() const {
+  const Account& account = facts_.account;
+  std::string meaning = fmt::format(
+      "of the measured peak, in steps: {} a device, of which {} are the model's",
+      format_flops(tflops_of(account.flops.executed)),
+      format_flops(tflops_of(account.flops.model)));
+  if (facts_.nominal_peak > 0.0) {
+    meaning +=
+        fmt::format("; {} of the nominal peak", format_percent(share_of_nominal_peak()));
+  }
+  return fmt::format(
+      "  {:<16}{:>7}  {}\n", "hardware FLOPs",
+      format_percent(ratio(account.flops.executed, account.device.stepping)),
+      wrap_words(meaning, kScreenColumns, kMeaningColumn));
 }
 
 std::string Efficiency::pop_text() const {
@@ -333,10 +370,9 @@ std::string Efficiency::text() const {
     text += fmt::format("  {:<16}{:>7}  {}\n", row.label,
                         format_percent(factor(row.name).value()), row.meaning);
   }
-  text += pop_text();
+  text += rates_text() + pop_text();
   text += "Largest losses\n";
-  for (std::size_t i = 0; i < std::min(kShownLosses, losses_.size()); ++i) {
-    const Loss& loss = losses_[i];
+  for (const Loss& loss : shown_losses()) {
     std::string where;
     if (loss.rank >= 0)
       where = fmt::format(" (rank {}, stage {})", loss.rank, loss.stage);

@@ -117,8 +117,7 @@ class Efficiency {
   std::optional<double> computation_scaling() const;
   std::optional<double> global() const;
   // Of device time that was in no kernel, largest first; what kernels lose beside the
-  // peak is kernels(). What only the beginning of a start takes comes last in a run of
-  // minutes, which would be nothing in one of days.
+  // peak is no loss here, but by class of kernels a part of the FLOP rate.
   const std::vector<Loss>& losses() const { return losses_; }
 
   // At most 80 columns; ends with a newline.
@@ -135,6 +134,11 @@ class Efficiency {
   int reason_of(const std::string& part) const;
   std::vector<LostPart> kernel_losses() const;
   const Factor& factor(std::string_view name) const;
+  bool is_of_beginning(const Loss& loss) const;
+  std::vector<Loss> shown_losses() const;
+  double tflops_of(double flops) const;
+  double share_of_nominal_peak() const;
+  std::string rates_text() const;
   std::string pop_text() const;
   const char* roof_of(const KernelClass& kernels) const;
   std::string roofline_text() const;

@@ -198,18 +198,14 @@ Json Efficiency::losses_json() const {
 Json Efficiency::rates_json() const {
   const Account& account = facts_.account;
   const double step = ratio(account.seconds_of_steps, account.steps);
-  const double per_device = account.step_seconds() * 1e12;
   return {
       {"step_seconds_mean", step},
       {"tokens_per_second", ratio(account.tokens, step * account.steps)},
-      {"model_tflops_per_device", ratio(account.flops.model, per_device)},
-      {"hardware_tflops_per_device", ratio(account.flops.executed, per_device)},
+      {"model_tflops_per_device", tflops_of(account.flops.model)},
+      {"hardware_tflops_per_device", tflops_of(account.flops.executed)},
       {"hardware_share_of_peak", ratio(account.flops.executed, account.device.stepping)},
       {"hardware_share_of_nominal_peak",
-       facts_.nominal_peak > 0.0
-           ? Json(ratio(account.flops.executed,
-                        account.step_seconds() * facts_.nominal_peak))
-           : Json()}};
+       facts_.nominal_peak > 0.0 ? Json(share_of_nominal_peak()) : Json()}};
 }
 
 Json Efficiency::seconds_json() const {
