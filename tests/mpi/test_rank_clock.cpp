@@ -53,21 +53,34 @@ TEST(RankClockTogether, BringsClocksTogether) {
     return steady + offset + drift * (steady - zero);
   };
   RankClock clock(*world, [&] { return shown(seconds_of(comm::Clock::now())); });
-  const ClockReading before = clock.read();
-  std::this_thread::sleep_for(milliseconds(400));
-  const double moment = world->all_reduce(seconds_of(comm::Clock::now()), comm::Op::max);
-  std::this_thread::sleep_for(milliseconds(400));
-  const ClockReading after = clock.read();
-  const double found = reference_time(shown(moment), before, after);
-  // Rank 0 has no error: its own time is the reference.
-  const double expected = world->all_reduce(rank == 0 ? shown(moment) : 0.0);
-  const double error = std::max(before.error, after.error);
-  EXPECT_LE(std::abs(found - expected), error + 1e-9);
-  // Some microseconds where ranks have cores; where they wait for these, rounds are long.
-  RecordProperty("microseconds", std::to_string(1e6 * std::abs(found - expected)));
-  if (rank > 0) {
-    EXPECT_GT(std::abs(shown(moment) - expected), 0.5);
+  // By how much the ranks are wrong about a moment between two readings, at most.
+  const auto largest_error = [&](milliseconds half) {
+    const ClockReading before = clock.read();
+    std::this_thread::sleep_for(half);
+    const double moment =
+        world->all_reduce(seconds_of(comm::Clock::now()), comm::Op::max);
+    std::this_thread::sleep_for(half);
+    const ClockReading after = clock.read();
+    const double found = reference_time(shown(moment), before, after);
+    // Rank 0 has no error: its own time is the reference.
+    const double expected = world->all_reduce(rank == 0 ? shown(moment) : 0.0);
+    const double error = std::abs(found - expected);
+    EXPECT_LE(error, std::max(before.error, after.error) + 1e-9);
+    if (rank > 0) {
+      EXPECT_GT(std::abs(shown(moment) - expected), 0.5);
+    }
+    return world->all_reduce(error, comm::Op::max);
+  };
+  double least = largest_error(milliseconds(400));
+  // Where ranks have no core each they wait for it, and rounds are as long.
+  if (static_cast<unsigned>(world->size()) > std::thread::hardware_concurrency()) return;
+  // On a machine that others use, too, one of so many is left alone.
+  constexpr double kWanted = 20e-6;
+  for (int again = 0; again < 50 && least > kWanted; ++again) {
+    least = std::min(least, largest_error(milliseconds(10)));
   }
+  EXPECT_LE(least, kWanted);
+  RecordProperty("microseconds", std::to_string(1e6 * least));
 }
 
 // The last rank comes late to a message of all, and waits for nobody.
