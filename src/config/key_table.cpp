@@ -217,12 +217,22 @@ class Table {
 
 // ---- keys of a shape of their own ----
 
-std::optional<Problem> unknown_inner_key(const YamlValue::Entry& entry,
-                                         const std::vector<std::string_view>& known) {
-  if (std::find(known.begin(), known.end(), entry.key) != known.end())
-    return std::nullopt;
-  return Problem{fmt::format("has a key '{}' that is not known here", entry.key),
-                 nearest_word(entry.key, known)};
+// Of a map that is one value: each of its keys is known, and stands there once.
+std::optional<Problem> inner_keys_problem(const YamlValue& map,
+                                          const std::vector<std::string_view>& known) {
+  for (auto entry = map.entries.begin(); entry != map.entries.end(); ++entry) {
+    const std::string& key = entry->key;
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      return Problem{fmt::format("has a key '{}' that is not known here", key),
+                     nearest_word(key, known)};
+    }
+    if (std::any_of(map.entries.begin(), entry,
+                    [&key](const YamlValue::Entry& other) { return other.key == key; })) {
+      return Problem{fmt::format("has '{}' a second time; remove one of the two", key),
+                     ""};
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<Problem> read_vocab(const YamlValue& value, Deck& deck) {
@@ -239,10 +249,11 @@ std::string write_vocab(const Deck& deck) {
 
 std::optional<Problem> read_corpus(const YamlValue& value, WeightedPath& out) {
   if (!value.is_map()) return read_path(value, out.path);
+  if (auto problem = inner_keys_problem(value, {"path", "weight"})) return problem;
   for (const auto& entry : value.entries) {
-    std::optional<Problem> problem = unknown_inner_key(entry, {"path", "weight"});
-    if (!problem && entry.key == "path") problem = read_path(entry.value, out.path);
-    if (!problem && entry.key == "weight") {
+    std::optional<Problem> problem;
+    if (entry.key == "path") problem = read_path(entry.value, out.path);
+    if (entry.key == "weight") {
       problem = read_number(entry.value, kPositive.range, out.weight);
       if (problem) {
         problem->what = fmt::format("weight: {} {}", brief(entry.value), problem->what);
@@ -369,20 +380,19 @@ std::optional<Problem> read_ramp_up(const YamlValue& value, Deck& deck) {
         fmt::format("is {}; start, increment and samples are wanted", kind_of(value)),
         example};
   }
+  if (auto problem = inner_keys_problem(value, {"start", "increment", "samples"})) {
+    return problem;
+  }
   RampUp ramp;
   for (const auto& entry : value.entries) {
-    auto problem = unknown_inner_key(entry, {"start", "increment", "samples"});
-    if (!problem) {
-      index_t& out = entry.key == "start"
-                         ? ramp.start
-                         : (entry.key == "increment" ? ramp.increment : ramp.samples);
-      problem = read_integer(entry.value, 1, kLarge, out);
-      if (problem) {
-        problem->what =
-            fmt::format("{}: {} {}", entry.key, brief(entry.value), problem->what);
-      }
+    index_t& out = entry.key == "start"
+                       ? ramp.start
+                       : (entry.key == "increment" ? ramp.increment : ramp.samples);
+    if (auto problem = read_integer(entry.value, 1, kLarge, out)) {
+      problem->what =
+          fmt::format("{}: {} {}", entry.key, brief(entry.value), problem->what);
+      return problem;
     }
-    if (problem) return problem;
   }
   if (ramp.start == 0 || ramp.increment == 0 || ramp.samples == 0) {
     return Problem{"lacks one of start, increment and samples", example};
