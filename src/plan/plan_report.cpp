@@ -254,19 +254,21 @@ double PlanReport::tokens() const {
          as_double(deck.model.sequence);
 }
 
-// A step takes some time whatever its batch, and some for each sample.
+// A step takes some time whatever its batch, and some for each sample. The last one is
+// whole, however few tokens are left for it.
 double PlanReport::days() const {
-  const double samples = tokens() / as_double(deck.model.sequence);
-  const double whole = as_double(deck.batch.global);
-  double steps = samples / whole, of_step = best().seconds(), of_sample = 0.0;
+  config::Length length(std::llround(tokens()));
+  length.unit = config::LengthUnit::tokens;
+  const index_t steps = config::steps_of(length, deck.batch, deck.model.sequence);
+  double of_step = best().seconds(), of_sample = 0.0;
   if (first_step > 0.0) {
-    config::Length length(std::llround(samples));
-    length.unit = config::LengthUnit::samples;
-    steps = as_double(config::steps_of(length, deck.batch, deck.model.sequence));
+    const double whole = as_double(deck.batch.global);
     of_sample = (of_step - first_step) / (whole - as_double(deck.batch.ramp_up->start));
     of_step -= of_sample * whole;
   }
-  return (steps * of_step + samples * of_sample) / kSecondsOfDay;
+  return (as_double(steps) * of_step +
+          as_double(config::samples_of(steps, deck.batch)) * of_sample) /
+         kSecondsOfDay;
 }
 
 std::string PlanReport::best_text() const {

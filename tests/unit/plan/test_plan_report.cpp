@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -193,6 +194,20 @@ TEST(PlanReport, CountsTheDaysOfARamp) {
   EXPECT_GT(longer, 86400.0 * whole.days());
 }
 
+// A single token takes a step, and with a ramp its first one.
+TEST(PlanReport, TakesWholeSteps) {
+  config::Deck deck = test::deck_of(
+      {.layers = 8, .hidden = 1024, .heads = 16, .global = 64, .recompute = "none"});
+  const Machine machine = test::machine_named("selene-trireme");
+  const PlanOptions options{.devices = 1, .is_fixed = true, .tokens = 1.0};
+  const PlanReport whole = make_plan(deck, machine, options);
+  EXPECT_NEAR(86400.0 * whole.days(), whole.best().seconds(), 1e-9);
+  EXPECT_THAT(whole.text(), AllOf(HasSubstr(" for 1 token"), Not(HasSubstr(" 0ms"))));
+  deck.batch.ramp_up = config::RampUp{.start = 8, .increment = 8, .samples = 4000};
+  const PlanReport ramped = make_plan(deck, machine, options);
+  EXPECT_NEAR(86400.0 * ramped.days(), ramped.first_step, 1e-9);
+}
+
 // Whose network it has is said by the text, the JSON and the deck; and that the factors
 // of messages are not of that one.
 TEST(PlanReport, SaysWhoseNetworkTheMachineHas) {
@@ -221,7 +236,8 @@ TEST(PlanReport, HasTheBestAndTheOthers) {
                     HasSubstr("a step's time"), HasSubstr("memory of a device"),
                     HasSubstr("next, and where their time goes"),
                     HasSubstr("faster, but too large"), HasSubstr("too much")));
-  EXPECT_NEAR(plan.days(), 300e9 / (512.0 * 2048) * plan.best().seconds() / 86400, 1e-6);
+  EXPECT_NEAR(plan.days(),
+              std::ceil(300e9 / (512.0 * 2048)) * plan.best().seconds() / 86400, 1e-6);
 }
 
 TEST(PlanReport, OfAFixedLayoutIsOfThatAlone) {
