@@ -20,7 +20,7 @@ from pathlib import Path
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 from report_page import command, tables  # noqa: E402
-from report_page.run_files import begins_of, read_run  # noqa: E402
+from report_page.run_files import SCHEMA_VERSION, begins_of, read_run  # noqa: E402
 from report_page.scaling import Comparison as Scaling  # noqa: E402
 from report_page.scaling import read_prediction  # noqa: E402
 
@@ -829,6 +829,13 @@ class Pages(Report):
                       said)
         self.assertIn("torn': efficiency.json cannot be read", said)
         self.assertIn("newer' has 0 records of steps", page.said)
+
+    def test_it_reads_what_the_program_writes(self):
+        root = TOOLS.parent
+        said = (root / "src/report/efficiency_schema.hpp").read_text("utf-8")
+        self.assertEqual(re.findall(r"kEfficiencySchema = (\d+);", said), [str(SCHEMA_VERSION)])
+        page = (root / "docs/efficiency.md").read_text("utf-8")
+        self.assertIn(f"\n| `schema_version` | {SCHEMA_VERSION}; ", page)
 
     def test_status_says_whether_all_could_be_used(self):
         newer = self.run_of("newer", 2, [1, 50], known=dict(efficiency(), schema_version=2))

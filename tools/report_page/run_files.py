@@ -7,7 +7,7 @@ import json
 import math
 from pathlib import Path
 
-SCHEMA_VERSION = 1  # of efficiency.json, as src/report/efficiency_json.cpp has it
+SCHEMA_VERSION = 1  # of efficiency.json, as src/report/efficiency_schema.hpp has it
 # What reading a field raises that is not there, or is not what it should be.
 LACKING = (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError)
 
