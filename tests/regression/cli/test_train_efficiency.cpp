@@ -26,6 +26,16 @@ class TrainEfficiency : public Workplace {
     ADD_FAILURE() << "no factor " << name;
     return 0.0;
   }
+  static double lost(const json& of, const std::string& name, const std::string& part) {
+    for (const json& factor : of["identity"]["factors"]) {
+      if (factor["name"] == name) return factor["lost"][part];
+    }
+    ADD_FAILURE() << "no factor " << name;
+    return 0.0;
+  }
+  static double ideal_network(const json& of) {
+    return of["identity"]["quantities_flops"]["ideal_network"];
+  }
   // The share of the wall time that has a part: of one whole start all of it.
   double counted_ = 0.0;
   void expect_whole(const json& of) {
@@ -305,24 +315,31 @@ TEST_F(TrainEfficiencyOfTwo, ASlowDiskIsTheFirstLoss) {
                "checkpoint", 1, 0);
 }
 
-// Of two stages with two micro-batches a third of the time is bubble, in each start.
+// The first start's bubble is in the account of both: the second start is so short that
+// its own would not be half of that. How long a bubble is depends on how even stages are,
+// which a machine that others use decides.
 TEST_F(TrainEfficiencyOfTwo, ABubbleIsOfAllStarts) {
   const std::vector<std::string> deck = {"model.layers=4",         "model.hidden=128",
                                          "model.sequence=64",      "parallel.pipeline=2",
                                          "parallel.stages=[2, 2]", "batch.global=4",
                                          "checkpoint.every=0"};
   std::vector<std::string> first = deck;
-  first.emplace_back("run.stop_after=12");
-  efficiency_of("", first);
-  const double of_one = factor(efficiency(), "serialisation");
+  first.emplace_back("run.stop_after=20");
+  const json one = efficiency_of("", first);
   std::vector<std::string> all = {"run.steps=24", "run.log_every=100"};
   all.insert(all.end(), deck.begin(), deck.end());
   const RunResult rest = trireme_on_ranks(2, train_arguments(all, {"--resume", "auto"}));
   ASSERT_EQ(rest.status, 0) << rest.err;
-  EXPECT_EQ(efficiency()["run"]["starts"], 2);
-  EXPECT_EQ(efficiency()["steps"], 24);
-  EXPECT_LT(of_one, 0.8);
-  EXPECT_LT(factor(efficiency(), "serialisation"), 0.8);
+  const json both = efficiency();
+  EXPECT_EQ(both["run"]["starts"], 2);
+  EXPECT_EQ(both["steps"], 24);
+  const double of_one = lost(one, "serialisation", "bubble");
+  // As long as the replay of its passes says, less the update, which has no bubble.
+  const double ideal = one["pipeline"]["bubble_share_ideal_network"];
+  EXPECT_GT(of_one, 0.0);
+  EXPECT_LE(of_one, ideal / (1.0 + ideal) + 1e-9);
+  EXPECT_GT(lost(both, "serialisation", "bubble") * ideal_network(both),
+            0.5 * of_one * ideal_network(one));
 }
 
 // Seven of eight layers are on the first stage.
