@@ -85,7 +85,7 @@ def findings_of_parts(root, clean):
     """Without a GPU each part is over at once, with a status that says so."""
     if device.find_gpu() is not None:
         return
-    for part in ("truth", "tune", "ratio"):
+    for part in ("truth", "tune", "ratio", "dropout"):
         done = subprocess.run([sys.executable, root / "gpu_suite", part], env=clean, cwd=root,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               encoding="utf-8", timeout=120)
