@@ -457,8 +457,8 @@ class Ratio(Bundle):
         self.assertEqual(len(kept.read_text().splitlines()), 2)
         for line in kept.read_text().splitlines():
             self.assertIn("--dropout 0.1 --warmup 1 --steps 0", line)
-        planned = [step.name for step in parts.ratio("results.jsonl")]
-        for dropout in ("0", "0.1"):
+        for dropout, part in (("0", parts.ratio), ("0.1", parts.dropout)):
+            planned = [step.name for step in part("results.jsonl")]
             compiling = [planned.index(name) for name in planned
                          if name.startswith("compile") and name.endswith(f" {dropout}")]
             for model in parts.MODELS:
