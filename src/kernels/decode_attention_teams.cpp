@@ -243,12 +243,9 @@ struct DecodeTile {
       const int m = i / kWidth, w = i % kWidth;
       if (m >= place.heads) return;
       const auto add_slots = [&](const A* from, int stride) {
-        A four[kSlots / 4];
-        for (int i = 0; i < kSlots / 4; ++i) {
-          const A* const of = from + 4 * i * stride;
-          four[i] = (of[0] + of[2 * stride]) + (of[stride] + of[3 * stride]);
-        }
-        return (four[0] + four[1]) + (four[2] + four[3]);
+        A sum = from[0];
+        for (int slot = 1; slot < kSlots; ++slot) sum += from[slot * stride];
+        return sum;
       };
       const int head = place.head + m;
       if (begin == 0 && w == 0) {

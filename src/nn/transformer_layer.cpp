@@ -257,19 +257,6 @@ void TransformerLayer<T>::decode(const Context& context, View2<const T> x, View2
   mlp_.decode(context, mlp_norm_.decode_input(as_const(middle)), as_const(middle), y);
 }
 
-template <class T>
-kernels::DecodeLayer<T> TransformerLayer<T>::decode_layer(const KvCache<T>& cache) const {
-  kernels::DecodeLayer<T> layer;
-  layer.epsilon = kLayerNormEpsilon;
-  layer.attention_gamma = input_norm_.weight();
-  layer.attention_beta = input_norm_.bias();
-  layer.mlp_gamma = mlp_norm_.weight();
-  layer.mlp_beta = mlp_norm_.bias();
-  attention_.add_to(layer, cache);
-  mlp_.add_to(layer);
-  return layer;
-}
-
 #define TRIREME_INSTANTIATE(T) template class TransformerLayer<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE

@@ -15,7 +15,6 @@
 
 #include "base/types.hpp"
 #include "config/deck.hpp"
-#include "kernels/decode_layers.hpp"
 #include "kernels/dropout.hpp"
 #include "nn/attention.hpp"
 #include "nn/layer_norm.hpp"
@@ -68,13 +67,9 @@ class TransformerLayer {
                        const Held& held) const;
 
   // The forward pass of generation, which saves nothing for a backward pass. A step on a
-  // GPU is, where it is no part of a launch of several layers, five launches
-  // (kernels/decode_linear.hpp), and seven with a tensor group.
+  // GPU is five launches (kernels/decode_linear.hpp), and seven with a tensor group.
   void forward_cached(const Context& context, View2<const T> x, View2<T> y,
                       KvCache<T>& cache) const;
-
-  // What its step takes where it is one of several layers of a launch.
-  kernels::DecodeLayer<T> decode_layer(const KvCache<T>& cache) const;
 
   index_t kv_columns() const { return attention_.kv_columns(); }
 

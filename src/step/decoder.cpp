@@ -87,11 +87,6 @@ class DecoderOf final : public Decoder {
     if (ranks > 1) allocate(gathered_, "decoder gather", ranks * logits);
     bytes_ += texts_.device_bytes();
     deal_cache();
-    // Messages lie between a layer's launches, or weights are lent for each use of them.
-    if (ranks == 1 && state.use == nullptr) {
-      state.whole().join_layers(exec, context(), layers_);
-      if (layers_.launch) bytes_ += layers_.launch->layers.bytes();
-    }
     if (exec.is_shape_only()) {
       find_workspace();
       return;

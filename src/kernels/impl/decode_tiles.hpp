@@ -82,69 +82,42 @@ KOKKOS_FORCEINLINE_FUNCTION void load_columns(const A* from, A (&to)[kCount]) {
   }
 }
 
-// Tiles that are combined first.
-inline constexpr int kTilesTogether = 4;
-
-// Some of the sums of a head, each weighted with exp(score - largest).
-template <int kColumns, class A>
-struct CombinedTiles {
-  A largest = -Kokkos::Experimental::infinity_v<A>;
-  A total{0};
-  A sum[kColumns] = {};
-};
-
-// The tiles from `first` on, kTilesTogether of them as far as there are keys: a thread
-// has their loads under way together.
-template <class T, int kColumns, class A>
-KOKKOS_FORCEINLINE_FUNCTION CombinedTiles<kColumns, A> combine_some(const A* weights,
-                                                                    const A* outputs,
-                                                                    index_t d, int first,
-                                                                    int tiles) {
-  A most[kTilesTogether], share[kTilesTogether] = {};
-  A part[kTilesTogether][kColumns] = {};
-  CombinedTiles<kColumns, A> some;
-  for (int i = 0; i < kTilesTogether; ++i) {
-    const int tile = first + i;
-    most[i] = -Kokkos::Experimental::infinity_v<A>;
-    if (tile >= tiles) continue;
-    most[i] = weights[2 * tile];
-    share[i] = weights[2 * tile + 1];
-    load_columns(outputs + tile * d, part[i]);
-  }
-  for (int i = 0; i < kTilesTogether; ++i) {
-    some.largest = most[i] > some.largest ? most[i] : some.largest;
-  }
-  for (int i = 0; i < kTilesTogether; ++i) {
-    const A weight = exp_for<T>(most[i] - some.largest);
-    some.total = multiply_add(weight, share[i], some.total);
-    for (int c = 0; c < kColumns; ++c) {
-      some.sum[c] = multiply_add(weight, part[i][c], some.sum[c]);
-    }
-  }
-  return some;
-}
-
 // kColumns columns of a head's output, from `column` on, of `length` keys:
 //   o = sum exp(M_t - M) o_t / sum exp(M_t - M) S_t,
-// first of some tiles, then of these, with M the largest M_t so far. Zero where there are
-// no keys. For a kernel over T: see exp_for().
+// some tiles at a time, so that a thread has several loads under way, with M the largest
+// M_t so far. Zero where there are no keys. For a kernel over T: see exp_for().
 template <class T, int kColumns, class A>
 KOKKOS_FORCEINLINE_FUNCTION void combine_tiles(const TeamTiles<A>& of, int text, int head,
                                                int column, index_t length,
                                                A (&sum)[kColumns]) {
+  constexpr int kTogether = 4;
   constexpr auto kKeys = static_cast<int>(kDecodeTile);
   const int tiles = (static_cast<int>(length) + kKeys - 1) / kKeys;
   const A* const weights = of.weight(text, head, 0);
   const A* const outputs = of.output(text, head, 0) + column;
   A largest = -Kokkos::Experimental::infinity_v<A>, total{0};
   for (A& one : sum) one = A{0};
-  for (int first = 0; first < tiles; first += kTilesTogether) {
-    const auto some = combine_some<T, kColumns>(weights, outputs, of.d, first, tiles);
-    const A now = some.largest > largest ? some.largest : largest;
-    const A kept = exp_for<T>(largest - now), added = exp_for<T>(some.largest - now);
-    total = multiply_add(added, some.total, total * kept);
-    for (int c = 0; c < kColumns; ++c) {
-      sum[c] = multiply_add(added, some.sum[c], sum[c] * kept);
+  for (int first = 0; first < tiles; first += kTogether) {
+    A most[kTogether], share[kTogether] = {}, part[kTogether][kColumns] = {};
+    A now = largest;
+    for (int i = 0; i < kTogether; ++i) {
+      const int tile = first + i;
+      most[i] = -Kokkos::Experimental::infinity_v<A>;
+      if (tile >= tiles) continue;
+      most[i] = weights[2 * tile];
+      share[i] = weights[2 * tile + 1];
+      load_columns(outputs + static_cast<index_t>(tile) * of.d, part[i]);
+    }
+    for (int i = 0; i < kTogether; ++i) now = most[i] > now ? most[i] : now;
+    const A kept = exp_for<T>(largest - now);
+    total *= kept;
+    for (A& one : sum) one *= kept;
+    for (int i = 0; i < kTogether; ++i) {
+      const A weight = exp_for<T>(most[i] - now);
+      total = multiply_add(weight, share[i], total);
+      for (int c = 0; c < kColumns; ++c) {
+        sum[c] = multiply_add(weight, part[i][c], sum[c]);
+      }
     }
     largest = now;
   }
