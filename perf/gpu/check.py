@@ -12,6 +12,7 @@ import tempfile
 import device
 import loader
 import pack
+import parts
 import steps
 
 CLEAN_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -85,7 +86,7 @@ def findings_of_parts(root, clean):
     """Without a GPU each part is over at once, with a status that says so."""
     if device.find_gpu() is not None:
         return
-    for part in ("truth", "tune", "ratio", "dropout"):
+    for part in parts.PARTS:
         done = subprocess.run([sys.executable, root / "gpu_suite", part], env=clean, cwd=root,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               encoding="utf-8", timeout=120)
