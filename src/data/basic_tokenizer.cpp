@@ -16,12 +16,12 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
+#include "data/code_point_ranges.hpp"
 #include "data/unicode_tables.hpp"
 
 namespace trireme::data {
@@ -46,18 +46,10 @@ constexpr char32_t kTrailings = 28;  // with none
 constexpr char32_t kCodePoints = 0x110000;
 constexpr char32_t kPageSize = 256;
 
-bool is_in(std::span<const CodePointRange> ranges, char32_t character) {
-  const auto range =
-      std::ranges::lower_bound(ranges, character, {}, &CodePointRange::last);
-  return range != ranges.end() && range->first <= character;
-}
-
 // 0 of marks that are stripped, too: nobody asks for theirs.
 std::uint8_t combining_class(char32_t character) {
-  const auto range =
-      std::ranges::lower_bound(kReorderedMarks, character, {}, &MarkRange::last);
-  const bool found = range != kReorderedMarks.end() && range->first <= character;
-  return found ? range->combining_class : 0;
+  const MarkRange* const found = find_range(kReorderedMarks, character);
+  return found != nullptr ? found->combining_class : 0;
 }
 
 void append_mapped(const Mapping& mapping, std::u32string& characters) {

@@ -10,13 +10,13 @@
 
 #include <pcre2.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
+#include "data/code_point_ranges.hpp"
 
 namespace trireme::data {
 namespace {
@@ -56,12 +56,8 @@ constexpr const char* kGpt2Recent =
     "|[" TRIREME_WHITE_SPACE "]+(?![^" TRIREME_WHITE_SPACE "])|[" TRIREME_WHITE_SPACE
     "]+";
 
-struct Range {
-  char32_t first;
-  char32_t last;
-};
 // The characters on which the two patterns differ (the ranges above and U+180E).
-constexpr Range kRecent[] = {
+constexpr CodePointRange kRecent[] = {
     {0x180E, 0x180E},   {0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},
     {0x105C0, 0x105F3}, {0x10D40, 0x10D49}, {0x10D4A, 0x10D65}, {0x10D6F, 0x10D85},
     {0x10EC2, 0x10EC4}, {0x1123F, 0x11240}, {0x11380, 0x11389}, {0x1138B, 0x1138B},
@@ -99,11 +95,7 @@ bool has_recent(std::string_view text) {
     const bool suspect = lead < 0xF0 ? lead == 0xE1 || lead == 0xEA
                                      : !(lead == 0xF0 && bytes[at + 1] == 0x9F);
     const CodePoint point = code_point_at(text, at);
-    if (suspect) {
-      const auto* range =
-          std::ranges::lower_bound(kRecent, point.value, {}, &Range::last);
-      if (range != std::end(kRecent) && range->first <= point.value) return true;
-    }
+    if (suspect && is_in(kRecent, point.value)) return true;
     at += point.length;
   }
   return false;

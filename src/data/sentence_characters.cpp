@@ -7,9 +7,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 
 #include "base/utf8.hpp"
+#include "data/code_point_ranges.hpp"
+#include "data/unicode_tables.hpp"
 
 namespace trireme::data {
 namespace {
@@ -20,13 +21,8 @@ std::size_t length_by_lead(unsigned char lead) {
   return lead < 0xF0 ? 3 : 4;
 }
 
-struct CharacterRange {
-  char32_t first;
-  char32_t last;
-};
-
 // Characters above ASCII that are no letters, digits or accents.
-constexpr CharacterRange kNoLetters[] = {
+constexpr CodePointRange kNoLetters[] = {
     {0x80, 0xA9},     {0xAB, 0xB4},       {0xB6, 0xB9},       {0xBB, 0xBF},
     {0xD7, 0xD7},     {0xF7, 0xF7},       {0x2B9, 0x2DF},     {0x37E, 0x37E},
     {0x387, 0x387},   {0x55A, 0x55F},     {0x589, 0x58F},     {0x5BE, 0x5BE},
@@ -38,17 +34,10 @@ constexpr CharacterRange kNoLetters[] = {
     {0xFEFF, 0xFF0F}, {0xFF1A, 0xFF20},   {0xFF3B, 0xFF40},   {0xFF5B, 0xFF65},
     {0xFFE0, 0xFFFF}, {0x1F000, 0x1FBEF}, {0xE0000, 0x10FFFF}};
 
-constexpr CharacterRange kCjkLetters[] = {
+constexpr CodePointRange kCjkLetters[] = {
     {0x3005, 0x3007}, {0x3040, 0x30FA},   {0x30FC, 0x30FF},  {0x3100, 0x312F},
     {0x31F0, 0x31FF}, {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},  {0xF900, 0xFAFF},
     {0xFF66, 0xFF9D}, {0x1B000, 0x1B16F}, {0x20000, 0x3FFFF}};
-
-template <std::size_t n>
-bool lies_in(const CharacterRange (&ranges)[n], char32_t character) {
-  const auto* range =
-      std::ranges::lower_bound(ranges, character, {}, &CharacterRange::last);
-  return range != std::end(ranges) && range->first <= character;
-}
 
 bool is_small_latin(char32_t c) {
   if (c < 0x100) return c >= 0xDF || c == 0xAA || c == 0xB5 || c == 0xBA;
@@ -106,12 +95,12 @@ LetterKind letter_kind(char32_t character) {
     return character >= '0' && character <= '9' ? LetterKind::digit : LetterKind::none;
   }
   if (character >= 0xFF10 && character <= 0xFF19) return LetterKind::digit;
-  if (lies_in(kNoLetters, character)) return LetterKind::none;
+  if (is_in(kNoLetters, character)) return LetterKind::none;
   return is_small(character) ? LetterKind::small : LetterKind::capital;
 }
 
 bool is_cjk_letter(char32_t character) {
-  return character >= 0x3005 && lies_in(kCjkLetters, character);
+  return character >= 0x3005 && is_in(kCjkLetters, character);
 }
 
 MarkAt mark_at(std::string_view text, std::size_t at) {
@@ -247,14 +236,9 @@ Blanks blanks_at(std::string_view text, std::size_t at) {
     const Character next = character_at(text, blanks.end);
     if (next.value > ' ' && next.value < 0x80) return blanks;
     const char32_t c = next.value;
-    const bool is_ascii = c == ' ' || (c >= '\t' && c <= '\r');
-    const bool is_no_break = c == 0xA0 || c == 0x202F;
-    if (!is_ascii && !is_no_break && c != 0x85 && c != 0x1680 && c != 0x2028 &&
-        c != 0x2029 && c != 0x205F && c != 0x3000 && !(c >= 0x2000 && c <= 0x200A)) {
-      return blanks;
-    }
+    if (!is_in(kWhiteSpace, c)) return blanks;
     blanks.end += next.length;
-    blanks.can_break |= !is_no_break;
+    blanks.can_break |= c != 0xA0 && c != 0x202F;
     const bool is_line_end =
         c == '\n' || (c == '\r' && character_at(text, blanks.end).value != '\n');
     if (is_line_end) ++blanks.line_ends;

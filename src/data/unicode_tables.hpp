@@ -10,12 +10,9 @@
 #include <cstdint>
 #include <span>
 
-namespace trireme::data {
+#include "data/code_point_ranges.hpp"
 
-struct CodePointRange {
-  char32_t first;
-  char32_t last;
-};
+namespace trireme::data {
 
 // Characters with their canonical combining class (0: what follows is not moved before).
 struct MarkRange {
