@@ -70,8 +70,8 @@ TEST_F(Preflight, FitNodes) {
   options_.host = "node";
   EXPECT_THAT(
       preflight(*world_, options_),
-      ContainsRegex("^preflight: 1 node fit for the run \\(write [0-9.]+m?s, memory "
-                    "[0-9.]+m?s, compute [0-9.]+m?s, exchange [0-9.]+m?s\\)$"));
+      ContainsRegex("^preflight: 1 node fit for the run \\(write [0-9.]+[mu]?s, memory "
+                    "[0-9.]+[mu]?s, compute [0-9.]+[mu]?s, exchange [0-9.]+[mu]?s\\)$"));
   EXPECT_TRUE(world_->rank() != 0 || std::filesystem::is_empty(directory_));
 }
 
