@@ -74,7 +74,8 @@ def chromium(scratch, dark, *arguments):
 def wrapper(page, width, height, script):
     """The page in a frame: a window of Chromium is never as narrow as a phone's."""
     text = re.sub(r"<meta http-equiv[^>]*>", "", page)  # which forbids scripts, also the frame's
-    return ("<!DOCTYPE html><meta name=color-scheme content='light dark'><body style='margin:0'>"
+    return ("<!DOCTYPE html><meta charset=utf-8><meta name=color-scheme content='light dark'>"
+            "<body style='margin:0'>"
             f"<iframe style='border:0;width:{width}px;height:{height}px' "
             f"srcdoc=\"{html.escape(text)}\"></iframe><script>{script}</script>")
 
