@@ -130,7 +130,7 @@ def stage_suite(stage):
         shutil.copy(path, stage / "gpu" / path.name)
     # predict.py reads one constant of the source.
     (stage / "src" / "nn").mkdir(parents=True)
-    shutil.copy(ROOT / "src" / "nn" / "lm_head.hpp", stage / "src" / "nn" / "lm_head.hpp")
+    shutil.copy(ROOT / "src" / "nn" / "word_loss.hpp", stage / "src" / "nn" / "word_loss.hpp")
     for directory in TEST_DATA:
         shutil.copytree(ROOT / directory, stage / directory,
                         ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)

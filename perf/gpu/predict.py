@@ -56,13 +56,13 @@ class Row:
 
 
 def logit_bytes():
-    """What LmHead makes at a time on a GPU, from the source that says it: of this tree, or
+    """What WordLoss makes at a time on a GPU, from the source that says it: of this tree, or
     beside the suite in an archive."""
-    sources = [root / "src" / "nn" / "lm_head.hpp" for root in (ROOT, HERE.parent)]
+    sources = [root / "src" / "nn" / "word_loss.hpp" for root in (ROOT, HERE.parent)]
     text = next(path for path in sources if path.exists()).read_text(encoding="utf-8")
     found = re.search(r"kLogitBytes = index_t\{kHostExecution \? \d+ : (\d+)\} << 20", text)
     if not found:
-        sys.exit("predict: src/nn/lm_head.hpp no longer says kLogitBytes as it did")
+        sys.exit("predict: src/nn/word_loss.hpp no longer says kLogitBytes as it did")
     return int(found.group(1)) << 20
 
 
@@ -78,7 +78,7 @@ def of_the_head(case, product):
 
 
 def rows_of_a_part(rows, slab):
-    """As LmHead<T>::parts_of() cuts them: as few parts as logits have room for, as equal as
+    """As WordLoss<T>::parts_of() cuts them: as few parts as logits have room for, as equal as
     multiples of 32 allow."""
     most = max(logit_bytes() // (2 * slab), 128)
     parts = models.divide_up(rows, most)

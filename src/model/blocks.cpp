@@ -226,9 +226,9 @@ class HeadBlock final : public Block<T> {
   std::string locate_non_finite(const nn::Context& context, const FiniteCheck<T>& check,
                                 int slot) const override {
     const auto& saved = slots_.at(extent(slot));
-    if (check.is_bad(saved.normed)) return "final_norm";
+    if (check.is_bad(saved.words.x)) return "final_norm";
     const FiniteCheck<Accumulator<T>> check_losses(context.exec);
-    return check_losses.is_bad(saved.loss) ? "logits" : "";
+    return check_losses.is_bad(saved.words.loss) ? "logits" : "";
   }
 
  private:

@@ -1,53 +1,33 @@
-// nn/lm_head.hpp — final norm, logits by the tied word embedding, and the loss; in
-// training with the gradients of all that, but for the norm's, in the forward pass.
+// nn/lm_head.hpp — final norm, logits by the tied word embedding, and the loss.
 //
-//   logits = LN(x) E^T;   loss = -log softmax(logits)[label]
-//   d_logits = c mask (softmax(logits) - one_hot(label))
-//   d_LN(x) = d_logits E;   d_E += d_logits^T LN(x)
-// The vocabulary is split over the tensor group; logits are never gathered, and never
-// whole: some rows of them are made at a time, turned into d_logits in place, and used up
-// by both products before the next rows are made. That needs the normaliser of the loss
-// (c = ObjectiveScale::in(step)) before the forward pass, which the step has counted by
-// then. Saves x, its statistics and d_LN(x); after a forward pass that takes no gradients
-// LN(x) instead.
+//   logits = LN(x) E^T, and what WordLoss makes of them; in training all gradients but
+//   the norm's are taken in the forward pass.
+// Saves x, its statistics and d_LN(x); after a forward pass that takes no gradients LN(x)
+// instead.
 #ifndef TRIREME_NN_LM_HEAD_HPP_
 #define TRIREME_NN_LM_HEAD_HPP_
 
-#include <utility>
-
 #include "base/exec.hpp"
-#include "kernels/cross_entropy.hpp"
+#include "kernels/step_state.hpp"
 #include "nn/embedding.hpp"
 #include "nn/layer_norm.hpp"
-#include "nn/mappings.hpp"
-#include "parallel/cross_entropy.hpp"
-#include "tensor/param_buffer.hpp"
+#include "nn/word_loss.hpp"
 
 namespace trireme::nn {
-
-// Bytes of the logits that are made at a time: few enough to be a small part of a step's
-// memory, as many as the time that every product takes to read (or write) the whole table
-// once more asks for. docs/math/cross_entropy.md has the figures.
-inline constexpr index_t kLogitBytes = index_t{kHostExecution ? 128 : 512} << 20;
 
 template <class T>
 class LmHead {
  public:
   struct Saved {
     typename LayerNorm<T>::Saved norm;
-    View2<T> d_normed;           // (local rows, h), where gradients were taken
-    View2<T> normed;             // (local rows, h), where they were not
-    View1<Accumulator<T>> loss;  // (rows)
+    typename WordLoss<T>::Saved words;  // whose x is LN(x)
   };
 
-  // `word`: the embedding that is tied to this head. `most_rows`: that logits are made of
-  // at a time; 0: as many as kLogitBytes has room for.
+  // `word`: the embedding that is tied to this head. `most_rows`: as WordLossOptions'.
   LmHead(const Builder<T>& builder, index_t hidden, const VocabParallelEmbedding<T>& word,
          kernels::ObjectiveScale objective = {}, index_t most_rows = 0);
 
-  // totals[0] += sum of mask * loss, totals[1] += sum of mask. Where the context
-  // takes_gradients(), those of sum(mask * loss) * objective.in(step), too: the word
-  // embedding's is added to, that of the normed x is kept.
+  // As WordLoss::forward().
   void forward(const Context& context, View2<const T> x, View1<const std::int32_t> labels,
                View1<const float> mask, View1<double> totals, Saved& saved) const;
   // What is left: the norm's input gradient, and with WeightPass::now its weights', too.
@@ -57,57 +37,17 @@ class LmHead {
 
   // Logits only: x (n, h) of any number of rows, all of them here, logits (n, v_tp).
   void logits(const Context& context, View2<const T> x, View2<T> logits) const;
-  // Logits of a forward pass that took no gradients, once more, in `memory` (rows, v_tp);
-  // returned are the columns of real words alone.
+  // As WordLoss::logits_again().
   View2<T> logits_again(const Context& context, const Saved& saved,
-                        const View2<T>& memory) const;
-  index_t vocabulary_tp() const { return word_weight_.local_shape()[0]; }
+                        const View2<T>& memory) const {
+    return words_.logits_again(context, saved.words, memory);
+  }
+  index_t vocabulary_tp() const { return words_.vocabulary_tp(); }
 
  private:
-  // All rows of a micro-batch.
-  struct Rows {
-    View2<const T> normed;  // (rows, h)
-    View1<const std::int32_t> labels;
-    View1<const float> mask;
-    parallel::SoftmaxStatistics<T> statistics;
-  };
-  // How they are taken: `step` rows at a time, their logits in `memory`.
-  struct Parts {
-    index_t rows = 0, step = 0;
-    View2<T> memory;  // (step, v_tp)
-  };
-  // Rows [begin, end), what belongs to them, and their logits, which become d_logits.
-  struct Part {
-    index_t begin = 0, end = 0;
-    View2<const T> normed;
-    View2<T> logits;  // (end - begin, v_tp)
-    View1<const std::int32_t> labels;
-    View1<const float> mask;
-    parallel::SoftmaxStatistics<T> statistics;
-  };
-
-  void pass_alone(const Context& context, const Rows& all) const;
-  void pass_with_gradients(const Context& context, const Rows& all,
-                           const View2<T>& local_d_normed) const;
-  Parts parts_of(const Context& context) const;
-  Part make_logits(const Exec& exec, const Rows& all, const Parts& parts,
-                   index_t begin) const;
-  void input_gradient(const Exec& exec, View2<const T> d_logits, View2<T> d_x) const;
-  void add_word_gradient(const Exec& exec, const Part& part) const;
-
-  // Columns of real words alone; rows stay as far apart as they are.
-  template <class U>
-  View2<U> without_padding(const View2<U>& logits) const {
-    return Kokkos::subview(logits, Kokkos::ALL,
-                           std::pair<index_t, index_t>(0, range_.valid_columns));
-  }
-
   index_t hidden_;
   LayerNorm<T> norm_;
-  ParamRef<T> word_weight_;  // (v_tp, h)
-  kernels::VocabRange range_;
-  kernels::ObjectiveScale objective_;
-  index_t most_rows_;  // whose logits are made at a time
+  WordLoss<T> words_;
 };
 
 }  // namespace trireme::nn

@@ -3,7 +3,7 @@
 //
 // One thing differs, and is added here: model FLOPs count real words, the
 // tally what is computed, and products with the head's words have rows of padding too,
-// but for the input's gradient on a host (nn/lm_head.cpp).
+// but for the input's gradient on a host (nn/word_loss.cpp).
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -12,6 +12,7 @@
 #include "kernels/reductions.hpp"
 #include "nn/lm_head.hpp"
 #include "nn/transformer_layer.hpp"
+#include "nn/word_loss.hpp"
 #include "unit/nn/layer_bench.hpp"
 
 namespace trireme::test {
@@ -335,6 +336,35 @@ Layer<T> lm_head_in_parts(LayerBench<T>& bench, double) {
   return lm_head_by_rows(bench, 4);
 }
 
+// A bias of every word, and a table that the loss has for itself; in parts of 4, 4 and 2
+// rows.
+template <class T>
+Layer<T> word_loss(LayerBench<T>& bench, double) {
+  struct Parts {
+    explicit Parts(LayerBench<T>& bench)
+        : word(bench.builder(), "head/word", kVocabulary, kHidden, 0.02),
+          layer(bench.builder(), word, {.most_rows = 4, .bias = "head/bias"}) {}
+    nn::VocabParallelEmbedding<T> word;
+    nn::WordLoss<T> layer;
+    typename nn::WordLoss<T>::Saved saved;
+  };
+  const auto parts = std::make_shared<Parts>(bench);
+  return {.in = kHidden,
+          .forward =
+              [parts](const nn::Context& context, View2<const T> x, View2<T>) {
+                parts->layer.forward(context, x, context.ids(2), context.weights(3),
+                                     context.totals, parts->saved);
+              },
+          .backward_input =
+              [parts](const nn::Context& context, View2<const T>, View2<T> d_x) {
+                copy(context.exec, d_x, parts->saved.d_x);
+              },
+          .backward_weight =
+              [parts](const nn::Context& context) {
+                parts->layer.backward_weight(context, parts->saved);
+              }};
+}
+
 // The whole model in one chunk.
 template <class T>
 Layer<T> gpt(LayerBench<T>& bench, double dropout) {
@@ -369,6 +399,7 @@ std::vector<NamedLayer<T>> all_layers() {
           {"Embedding", true, embedding<T>},
           {"LmHead", false, lm_head<T>},
           {"LmHeadInParts", false, lm_head_in_parts<T>},
+          {"WordLoss", false, word_loss<T>},
           {"Gpt", true, gpt<T>}};
 }
 
