@@ -40,7 +40,9 @@ struct Length {
 // whole of it, and only blocks ask for single dimensions.
 struct ModelConfig {
   ModelKind kind = ModelKind::gpt;
-  index_t layers = 0;      // L
+  index_t layers = 0;  // L; of an encoder and a decoder: the encoder's
+  // The decoder's, behind an encoder's; a model that is one stack has none beside.
+  index_t decoder_layers = 0;
   index_t hidden = 0;      // h
   index_t heads = 0;       // a
   index_t kv_heads = 0;    // g
@@ -60,6 +62,8 @@ struct ModelConfig {
   index_t head_elements() const { return head_size > 0 ? head_size : hidden / heads; }
   // Whether the heads' size is other than hidden / heads: only then is it worth telling.
   bool has_own_head_size() const { return heads * head_elements() != hidden; }
+  // Those that stages of a pipeline are made of.
+  index_t total_layers() const { return layers + decoder_layers; }
   // GPT-2 scales the two matrices that write to the residual stream by 1 / sqrt(2 L).
   double output_init_std() const {
     return init_std / std::sqrt(2.0 * static_cast<double>(layers));
