@@ -290,7 +290,9 @@ class DeckCheck {
     for (const char* key :
          {"model.kind", "model.layers", "model.hidden", "model.heads", "model.head_size",
           "model.ffn_hidden", "model.sequence", "model.kv_heads", "model.norm",
-          "model.activation", "model.position", "model.bias", "model.tie_embeddings"}) {
+          "model.activation", "model.position", "model.bias", "model.tie_embeddings",
+          "model.decoder_layers", "model.norm_placement", "model.type_vocab_size",
+          "model.binary_head", "model.relative_attention_num_buckets"}) {
       if (!is_right(key)) return false;
     }
     return std::ranges::count(result_.not_trained, config::Told::memory,

@@ -1,4 +1,10 @@
 // config/capability.cpp — see capability.hpp.
+//
+// The list is of words as decks have them, so that what is refused is said as it was
+// written, and pages and errors cannot differ. Each kind of models has its own variants:
+// what one trains with is untested in another, even where both have the same layers. The
+// kind is an entry of the list, too, so that the others can be judged, and tested, while
+// the kind itself is still missing.
 #include "config/capability.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +15,7 @@
 #include "base/words.hpp"
 #include "config/check.hpp"
 #include "config/key_table.hpp"
+#include "config/kinds.hpp"
 
 namespace trireme::config {
 namespace {
@@ -19,9 +26,104 @@ bool has(const std::vector<std::string>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-const Capability* find_capability(std::string_view key) {
-  const auto found = std::ranges::find(capabilities(), key, &Capability::key);
+// What each kind has of the variants of layers. Of others than GPT's nothing is told as
+// long as their blueprints are not there.
+std::vector<Capability> gpt_layers() {
+  return {{.key = "model.norm",
+           .trained = {"layernorm"},
+           .reason = "no other norm is written",
+           .told = Told::size},
+          {.key = "model.activation",
+           .trained = {"gelu_tanh"},
+           .reason = "no other is written",
+           .told = Told::size},
+          {.key = "model.position",
+           .trained = {"learned"},
+           .reason = "no other encoding is written",
+           .told = Told::size,
+           .nothing_told = {"relative"}},
+          {.key = "model.bias",
+           .trained = {"true"},
+           .reason = "layers without biases are not written",
+           .told = Told::size},
+          {.key = "model.tie_embeddings",
+           .trained = {"true"},
+           .reason = "a head with weights of its own is not written",
+           .told = Told::size}};
+}
+
+std::vector<Capability> bert_layers() {
+  return {{.key = "model.norm",
+           .trained = {"layernorm"},
+           .reason = "no other norm is written for bert",
+           .told = Told::nothing},
+          {.key = "model.activation",
+           .trained = {"gelu", "gelu_tanh", "relu"},
+           .reason = "no gated one is written for bert",
+           .told = Told::nothing},
+          {.key = "model.position",
+           .trained = {"learned"},
+           .reason = "no other encoding is written for bert",
+           .told = Told::nothing},
+          {.key = "model.bias",
+           .trained = {"true"},
+           .reason = "layers without biases are not written for bert",
+           .told = Told::nothing},
+          {.key = "model.tie_embeddings",
+           .trained = {"true"},
+           .reason = "a head with weights of its own is not written for bert",
+           .told = Told::nothing}};
+}
+
+std::vector<Capability> t5_layers() {
+  return {{.key = "model.norm",
+           .trained = {"rmsnorm"},
+           .reason = "no other norm is written for t5",
+           .told = Told::nothing},
+          {.key = "model.activation",
+           .trained = {"relu", "geglu_tanh", "geglu"},
+           .reason = "no other is written for t5",
+           .told = Told::nothing},
+          {.key = "model.position",
+           .trained = {"relative"},
+           .reason = "no other encoding is written for t5",
+           .told = Told::nothing},
+          {.key = "model.bias",
+           .trained = {"false"},
+           .reason = "layers with biases are not written for t5",
+           .told = Told::nothing}};
+}
+
+bool is_of(const Capability& capability, ModelKind kind) {
+  return capability.kind.value_or(kind) == kind;
+}
+
+const Capability* find_capability(ModelKind kind, std::string_view key) {
+  const auto found =
+      std::ranges::find_if(capabilities(), [&](const Capability& capability) {
+        return capability.key == key && is_of(capability, kind);
+      });
   return found == capabilities().end() ? nullptr : &*found;
+}
+
+// Kinds that this version trains.
+std::vector<ModelKind> trained_kinds() {
+  std::vector<ModelKind> kinds = all_kinds();
+  std::erase_if(kinds, [](ModelKind kind) {
+    return !is_trained(kind, "model.kind", name_of(kind));
+  });
+  return kinds;
+}
+
+// Behind a word of a key: "" where all kinds are trained with it, else which are.
+std::string mark_of(const std::string& key, std::string_view word) {
+  const std::vector<ModelKind> kinds = trained_kinds();
+  std::vector<ModelKind> with_it;
+  for (const ModelKind kind : kinds) {
+    if (is_trained(kind, key, word)) with_it.push_back(kind);
+  }
+  if (with_it.size() == kinds.size()) return "";
+  return fmt::format(" ({})", with_it.empty() ? kNotYet : kinds_text(with_it));
 }
 
 std::string value_of(const Deck& deck, const std::string& key) {
@@ -36,46 +138,54 @@ std::vector<std::string> trained_values(const Capability& capability, const Deck
 }  // namespace
 
 const std::vector<Capability>& capabilities() {
-  static const std::vector<Capability> all = {
-      {"model.kind", {"gpt"}, "", "no other architecture is written", Told::nothing},
-      {"model.kv_heads", {}, "model.heads", "attention shares no heads in training"},
-      {"model.norm", {"layernorm"}, "", "no other norm is written", Told::size},
-      {"model.activation", {"gelu_tanh"}, "", "no other is written", Told::size},
-      {"model.position",
-       {"learned"},
-       "",
-       "no other encoding is written",
-       Told::size,
-       {"relative"}},
-      {"model.bias", {"true"}, "", "layers without biases are not written", Told::size},
-      {"model.tie_embeddings",
-       {"true"},
-       "",
-       "a head with weights of its own is not written",
-       Told::size},
-      {"parallel.context", {"1"}, "", "ranks do not share sequences", Told::size}};
+  static const std::vector<Capability> all = [] {
+    std::vector<Capability> list = {
+        // This entry alone refuses decks of kinds that model::make_blueprint does not
+        // make, whatever else the list has of them. A kind that it makes is added here;
+        // with the last one the entry goes.
+        {.key = "model.kind",
+         .trained = {"gpt"},
+         .reason = "no other architecture is written",
+         .told = Told::nothing},
+        {.key = "model.kv_heads",
+         .same_as = "model.heads",
+         .reason = "attention shares no heads in training"}};
+    const auto add = [&](ModelKind kind, const std::vector<Capability>& layers) {
+      for (Capability layer : layers) {
+        layer.kind = kind;
+        list.push_back(std::move(layer));
+      }
+    };
+    add(ModelKind::gpt, gpt_layers());
+    add(ModelKind::bert, bert_layers());
+    add(ModelKind::t5, t5_layers());
+    list.push_back({.key = "parallel.context",
+                    .trained = {"1"},
+                    .reason = "ranks do not share sequences",
+                    .told = Told::size});
+    return list;
+  }();
   return all;
 }
 
-bool is_trained(std::string_view key, std::string_view value) {
-  const Capability* capability = find_capability(key);
+bool is_trained(ModelKind kind, std::string_view key, std::string_view value) {
+  const Capability* capability = find_capability(kind, key);
   return capability == nullptr || has(capability->trained, value);
 }
 
 std::string mark_not_yet(const KeyInfo& info) {
-  const Capability* capability = find_capability(info.path);
-  if (capability == nullptr) return info.allowed;
+  const auto found = std::ranges::find(capabilities(), info.path, &Capability::key);
+  if (found == capabilities().end()) return info.allowed;
   if (info.type != "word" && info.type != "true or false") {
-    const std::string trained =
-        capability->same_as.empty()
-            ? fmt::format("{}", fmt::join(capability->trained, ", "))
-            : capability->same_as;
+    const std::string trained = found->same_as.empty()
+                                    ? fmt::format("{}", fmt::join(found->trained, ", "))
+                                    : found->same_as;
     return fmt::format("{} (other than {}: {})", info.allowed, trained, kNotYet);
   }
   std::string marked;
   for (const std::string_view word : split(info.allowed, ", ")) {
-    marked += fmt::format("{}{}", marked.empty() ? "" : ", ", word);
-    if (!has(capability->trained, word)) marked += fmt::format(" ({})", kNotYet);
+    marked +=
+        fmt::format("{}{}{}", marked.empty() ? "" : ", ", word, mark_of(info.path, word));
   }
   return marked;
 }
@@ -83,6 +193,7 @@ std::string mark_not_yet(const KeyInfo& info) {
 std::vector<NotTrained> not_trained(const Deck& deck, const std::set<std::string>& bad) {
   std::vector<NotTrained> list;
   for (const Capability& capability : capabilities()) {
+    if (!is_of(capability, deck.model.kind)) continue;
     if (bad.count(capability.key) + bad.count(capability.same_as) > 0) continue;
     const std::string value = value_of(deck, capability.key);
     if (has(trained_values(capability, deck), value)) continue;
@@ -97,7 +208,8 @@ std::vector<DeckError> errors_of_training(const Deck& deck,
                                           const std::set<std::string>& bad) {
   std::vector<DeckError> errors;
   for (const NotTrained& lack : not_trained(deck, bad)) {
-    const auto trained = trained_values(*find_capability(lack.key), deck);
+    const auto trained =
+        trained_values(*find_capability(deck.model.kind, lack.key), deck);
     errors.push_back(error_at(
         deck, lack.key,
         fmt::format("is not supported by training yet: {} (--dry-run accepts it)",

@@ -6,6 +6,7 @@
 #ifndef TRIREME_CONFIG_CAPABILITY_HPP_
 #define TRIREME_CONFIG_CAPABILITY_HPP_
 
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -24,19 +25,25 @@ enum class Told {
   memory    // all that a dry run says
 };
 
+// One key's values, in models of one kind or of all. A key without an entry for
+// a kind is trained there with every value.
 struct Capability {
   std::string key;
-  std::vector<std::string> trained;  // its values that training has, the first one's own
-  std::string same_as;               // or: as much as this key
-  std::string reason;                // why no others, in half a sentence
-  Told told = Told::memory;          // of its other values, but these:
+  // Its values that training has, the first one's own,
+  std::vector<std::string> trained = {};
+  std::string same_as = {};  // or: as much as this key
+  std::string reason;        // why no others, in half a sentence
+  Told told = Told::memory;  // of its other values, but these:
   std::vector<std::string> nothing_told = {};
+  std::optional<ModelKind> kind = {};  // none: of all
 };
 const std::vector<Capability>& capabilities();
 
-// Whether training has this value of the key. Not for keys with `same_as`.
-bool is_trained(std::string_view key, std::string_view value);
-// A key's values as a page shows them: "gpt, bert (not yet), t5 (not yet)".
+// Whether training has this value of the key in models of a kind, as far as the key goes:
+// whether the kind is trained at all, "model.kind" says. Not for keys with `same_as`.
+bool is_trained(ModelKind kind, std::string_view key, std::string_view value);
+// A key's values as a page shows them: "gpt, bert (not yet), t5 (not yet)". Of those that
+// not all kinds are trained with, the kinds that are: "relu (bert and t5)".
 std::string mark_not_yet(const KeyInfo& info);
 
 // A value of a deck that this version cannot train.

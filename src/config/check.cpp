@@ -14,7 +14,9 @@
 #include <numeric>
 
 #include "base/plural.hpp"
+#include "config/check_kind.hpp"
 #include "config/enums.hpp"
+#include "config/findings.hpp"
 #include "config/key_table.hpp"
 #include "config/text.hpp"
 
@@ -49,14 +51,15 @@ std::vector<index_t> spread(index_t n, index_t parts) {
   return chunks;
 }
 
-class Checker {
+class Checker : Findings {
  public:
   Checker(Deck& deck, int ranks, const std::set<std::string>& bad,
           std::vector<DeckError>& errors)
-      : deck_(deck), ranks_(ranks), bad_(bad), errors_(errors) {}
+      : Findings(deck, bad, errors), deck_(deck), ranks_(ranks) {}
 
   void run() {
     check_model();
+    check_kind(deck_, bad(), errors());
     check_size();
     check_tensor_split();
     check_grid();
@@ -69,20 +72,11 @@ class Checker {
     check_batch();
     check_data();
     check_optimizer();
+    // Last, as grids are tried with what the deck says.
+    if (is_split_) deal_by_split();
   }
 
  private:
-  bool good(std::initializer_list<const char*> keys) const {
-    for (const char* key : keys) {
-      if (bad_.count(key) > 0) return false;
-    }
-    return true;
-  }
-  void add(const std::string& key, std::string what, std::string allowed,
-           std::string fix) {
-    errors_.push_back(
-        error_at(deck_, key, std::move(what), std::move(allowed), std::move(fix)));
-  }
   // key % divisor_of must be 0 the other way round: `whole` is a multiple of `key`.
   void divides(const char* key, index_t part, const char* whole_key, index_t whole,
                const char* because) {
@@ -116,23 +110,29 @@ class Checker {
   void check_size() {
     constexpr double kMost = 1e15;
     const ModelConfig& m = deck_.model;
-    if (!good({"model.layers", "model.hidden", "model.heads", "model.head_size",
-               "model.ffn_hidden", "model.vocab", "model.sequence", "batch.micro"})) {
+    if (!good({"model.layers", "model.decoder_layers", "model.hidden", "model.heads",
+               "model.head_size", "model.ffn_hidden", "model.vocab", "model.sequence",
+               "model.decoder_sequence", "batch.micro"})) {
       return;
     }
     const auto hidden = static_cast<double>(m.hidden);
-    const auto layers = static_cast<double>(m.layers);
+    const auto layers = static_cast<double>(m.total_layers());
     const auto queries = static_cast<double>(m.heads) * static_cast<double>(m.head_size);
     const auto inner = static_cast<double>(m.ffn_hidden);
     const auto sequence = static_cast<double>(m.sequence);
     const auto vocabulary = static_cast<double>(m.vocab);
-    const double parameters = layers * hidden * (4.0 * queries + 3.0 * inner) +
-                              hidden * (vocabulary + sequence);
+    const auto written = static_cast<double>(m.decoder_sequence);
+    // A decoder's layers have attention to what the encoder has read, too.
+    const double attention =
+        4.0 * (layers + static_cast<double>(m.decoder_layers)) * queries;
+    const double parameters =
+        hidden * (attention + 3.0 * layers * inner) + hidden * (vocabulary + sequence);
     if (parameters > kMost) {
       add("model.hidden", fmt::format("gives a model of {:.2g} parameters", parameters),
           "a model of at most 1e15", "");
     }
-    const double rows = static_cast<double>(deck_.batch.micro) * sequence;
+    const double rows =
+        static_cast<double>(deck_.batch.micro) * std::max(sequence, written);
     const double activations =
         rows * (layers * (4.0 * hidden + 4.0 * queries + 2.0 * inner) + vocabulary);
     if (activations > kMost) {
@@ -161,6 +161,7 @@ class Checker {
     share("model.ffn_hidden", m.ffn_hidden, "equal parts of the feed-forward block");
     if (p.sequence) {
       share("model.sequence", m.sequence, "equal parts of a sample (parallel.sequence)");
+      check_decoder_split();
     }
     if (!what.empty()) {
       add("parallel.tensor", what, fmt::format("a divisor of {}", common),
@@ -176,6 +177,22 @@ class Checker {
           fmt::format("at least {}", p.tensor),
           fmt::format("parallel.tensor: {}", m.vocab));
     }
+  }
+
+  // A decoder's length is free to be more than is needed, so that this is an error of
+  // its.
+  void check_decoder_split() {
+    const index_t length = deck_.model.decoder_sequence;
+    const int tensor = deck_.parallel.tensor;
+    if (!good({"parallel.tensor", "model.decoder_sequence"}) || length % tensor == 0) {
+      return;
+    }
+    add("model.decoder_sequence",
+        fmt::format("is not a multiple of parallel.tensor ({}): tensor ranks hold equal "
+                    "parts of a sample (parallel.sequence)",
+                    tensor),
+        fmt::format("a multiple of {}", tensor),
+        fmt::format("model.decoder_sequence: {}", (length / tensor + 1) * tensor));
   }
 
   void check_grid() {
@@ -236,7 +253,7 @@ class Checker {
     deck.parallel.data_auto = false;
     deck.parallel.pipeline = static_cast<int>(pipeline);
     std::vector<DeckError> errors;
-    Checker checker(deck, static_cast<int>(ranks), bad_, errors);
+    Checker checker(deck, static_cast<int>(ranks), bad(), errors);
     checker.is_trial_ = true;
     checker.check_tensor_split();
     checker.check_grid();
@@ -287,9 +304,15 @@ class Checker {
                        more > 0 ? fmt::format("; and {} more", more) : "");
   }
 
+  // "pipeline 2 × virtual_pipeline 3 = 6 chunks"
+  std::string chunks_text() const {
+    const ParallelConfig& p = deck_.parallel;
+    return fmt::format("pipeline {} × virtual_pipeline {} = {}", p.pipeline,
+                       p.virtual_pipeline, format_plural(p.chunks(), "chunk"));
+  }
+
   void check_stages() {
     const ParallelConfig& p = deck_.parallel;
-    const index_t layers = deck_.model.layers;
     if (good({"parallel.virtual_pipeline", "parallel.pipeline"}) &&
         p.virtual_pipeline > 1 && p.pipeline == 1) {
       add("parallel.virtual_pipeline",
@@ -297,30 +320,40 @@ class Checker {
           "1 where parallel.pipeline is 1", "parallel.virtual_pipeline: 1");
       return;
     }
-    if (!good({"model.layers", "parallel.pipeline", "parallel.virtual_pipeline",
-               "parallel.stages"})) {
+    if (!good({"model.kind", "model.layers", "model.decoder_layers", "parallel.pipeline",
+               "parallel.virtual_pipeline", "parallel.stages", "parallel.split"})) {
       return;
     }
-    const index_t chunks = index_t{p.pipeline} * p.virtual_pipeline;
-    const std::string of =
-        fmt::format("pipeline {} × virtual_pipeline {} = {}", p.pipeline,
-                    p.virtual_pipeline, format_plural(chunks, "chunk"));
-    if (p.stages.empty()) {
-      if (chunks <= layers + 2) return;
-      const index_t most = layers + 2;
-      add("parallel.pipeline",
-          fmt::format("makes {}; with {} some would have nothing at all in them", of,
-                      format_plural(layers, "layer")),
-          fmt::format(
-              "at most {}: the first may have the embedding alone, the last the head",
-              format_plural(most, "chunk")),
-          p.pipeline <= most
-              ? fmt::format("parallel.virtual_pipeline: {}", most / p.pipeline)
-              : fmt::format(
-                    "parallel.pipeline: {}{}", most,
-                    p.virtual_pipeline > 1 ? ", parallel.virtual_pipeline: 1" : ""));
-      return;
+    if (!p.stages.empty()) {
+      check_given_stages();
+    } else if (p.chunks() > deck_.model.total_layers() + 2) {
+      add_too_many_chunks();
+    } else if (p.split > 0) {
+      check_split();
     }
+  }
+
+  void add_too_many_chunks() {
+    const ParallelConfig& p = deck_.parallel;
+    const index_t layers = deck_.model.total_layers();
+    const index_t most = layers + 2;
+    add("parallel.pipeline",
+        fmt::format("makes {}; with {} some would have nothing at all in them",
+                    chunks_text(), format_plural(layers, "layer")),
+        fmt::format(
+            "at most {}: the first may have the embedding alone, the last the head",
+            format_plural(most, "chunk")),
+        p.pipeline <= most
+            ? fmt::format("parallel.virtual_pipeline: {}", most / p.pipeline)
+            : fmt::format(
+                  "parallel.pipeline: {}{}", most,
+                  p.virtual_pipeline > 1 ? ", parallel.virtual_pipeline: 1" : ""));
+  }
+
+  void check_given_stages() {
+    const ParallelConfig& p = deck_.parallel;
+    const index_t layers = deck_.model.total_layers();
+    const index_t chunks = p.chunks();
     const auto given = static_cast<index_t>(p.stages.size());
     index_t sum = 0;  // each is at most 2^40, the list at most 100000 long
     for (const index_t stage : p.stages) sum += stage;
@@ -328,9 +361,16 @@ class Checker {
                                 ? fmt::format("parallel.stages: [{}]",
                                               fmt::join(spread(layers, chunks), ", "))
                                 : std::string("parallel.stages: auto");
-    if (given != chunks) {
+    if (p.split > 0) {
       add("parallel.stages",
-          fmt::format("has {}; there are {}", format_plural(given, "number"), of),
+          fmt::format(
+              "says which layers each chunk has, and parallel.split ({}) does, too",
+              p.split),
+          "one of the two", "parallel.stages: auto");
+    } else if (given != chunks) {
+      add("parallel.stages",
+          fmt::format("has {}; there are {}", format_plural(given, "number"),
+                      chunks_text()),
           format_plural(chunks, "number"), fix);
     } else if (sum != layers) {
       add("parallel.stages",
@@ -343,6 +383,46 @@ class Checker {
           "head",
           fix);
     }
+  }
+
+  // Of chunks of the encoder, and of those of the decoder, one may have no layer: the
+  // first, which has the embedding, and the last, which has the head.
+  void check_split() {
+    const ParallelConfig& p = deck_.parallel;
+    const ModelConfig& m = deck_.model;
+    const index_t chunks = p.chunks(), of_decoder = chunks - p.split;
+    if (chunks == 1) {
+      add("parallel.split", "is of a pipeline; there is none",
+          "left out where parallel.pipeline is 1", "remove parallel.split");
+      return;
+    }
+    const index_t least = std::max<index_t>(1, chunks - m.decoder_layers - 1);
+    const index_t most = std::min(chunks - 1, m.layers + 1);
+    std::string what;
+    if (of_decoder < 1) {
+      what = "leaves no chunk for the decoder";
+    } else if (p.split > most) {
+      what =
+          fmt::format("gives the encoder {} for {}: one would have nothing at all in it",
+                      format_plural(p.split, "chunk"), format_plural(m.layers, "layer"));
+    } else if (p.split < least) {
+      what = fmt::format(
+          "gives the decoder {} for {}: one would have nothing at all in it",
+          format_plural(of_decoder, "chunk"), format_plural(m.decoder_layers, "layer"));
+    } else {
+      is_split_ = true;
+      return;
+    }
+    add("parallel.split", fmt::format("{}; there are {}", what, chunks_text()),
+        least == most ? std::to_string(most) : fmt::format("{} to {}", least, most),
+        fmt::format("parallel.split: {}", std::clamp(p.split, least, most)));
+  }
+
+  void deal_by_split() {
+    const ModelConfig& m = deck_.model;
+    ParallelConfig& p = deck_.parallel;
+    p.stages = stages_of_split(m.layers, m.decoder_layers, p.chunks(), p.split);
+    p.split = 0;  // it is said now, as the resolved deck says it
   }
 
   void check_memory() {
@@ -538,9 +618,8 @@ class Checker {
 
   Deck& deck_;
   int ranks_;
-  const std::set<std::string>& bad_;
-  std::vector<DeckError>& errors_;
   bool is_trial_ = false;  // of a grid that may be listed
+  bool is_split_ = false;  // by parallel.split, which is right
 };
 
 }  // namespace
@@ -555,6 +634,17 @@ DeckError error_at(const Deck& deck, const std::string& key, std::string what,
           std::move(what),
           std::move(allowed),
           std::move(fix)};
+}
+
+std::vector<index_t> stages_of_split(index_t layers, index_t decoder_layers,
+                                     index_t chunks, index_t split) {
+  // The rest of the encoder's layers goes to its last chunks, that of the decoder's to
+  // its first ones.
+  std::vector<index_t> stages = spread(layers, split);
+  std::ranges::reverse(stages);
+  const std::vector<index_t> decoder = spread(decoder_layers, chunks - split);
+  stages.insert(stages.end(), decoder.begin(), decoder.end());
+  return stages;
 }
 
 void check_across(Deck& deck, int ranks, const std::set<std::string>& bad,

@@ -14,9 +14,17 @@
 namespace trireme::config {
 
 // Appends every contradiction between keys; those in `bad` have an error already and are
-// left out. Sets parallel.data where it is auto. ranks 0: as many as the grid asks for.
+// left out. Sets parallel.data where it is auto, and parallel.stages where parallel.split
+// says what they are. ranks 0: as many as the grid asks for.
 void check_across(Deck& deck, int ranks, const std::set<std::string>& bad,
                   std::vector<DeckError>& errors);
+
+// Layers of each chunk where the first `split` have an encoder's and the others a
+// decoder's, both dealt evenly; what is left over goes to chunks with neither the
+// embedding nor the head. Worked example: 7 and 5 layers over 5 chunks, 3 of them the
+// encoder's, are 2 2 3 and 3 2.
+std::vector<index_t> stages_of_split(index_t layers, index_t decoder_layers,
+                                     index_t chunks, index_t split);
 
 // Takes model.vocab from the corpus, or checks that the deck's holds all its tokens.
 std::vector<DeckError> set_vocabulary(Deck& deck, index_t corpus_vocabulary,

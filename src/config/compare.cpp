@@ -6,6 +6,7 @@
 
 #include "config/check.hpp"
 #include "config/key_table.hpp"
+#include "config/kinds.hpp"
 
 namespace trireme::config {
 namespace {
@@ -31,12 +32,12 @@ Rule rule_of(const std::string& key) {
 
 // Whether the checkpoint's value of a key that may not change is what that is by default
 // there: then a default of another value only follows the change of another key.
-bool is_default_in(const Deck& checkpoint, const std::string& key) {
-  const ModelConfig& m = checkpoint.model;
-  if (key == "model.ffn_hidden") return m.ffn_hidden == 4 * m.hidden;
-  if (key == "model.head_size") return m.head_size == m.hidden / m.heads;
-  if (key == "model.kv_heads") return m.kv_heads == m.heads;
-  return key == "data.seed" && checkpoint.data.seed == checkpoint.run.seed;
+bool is_default_in(const Deck& checkpoint, const Key& key) {
+  const std::string& path = key.info.path;
+  if (rule_of(path) != Rule::fixed || followed_keys(path).empty()) return false;
+  Deck by_default = checkpoint;
+  fill_model_defaults(by_default, [&](const char* other) { return other != path; });
+  return key.write(by_default) == key.write(checkpoint);
 }
 
 // Whether the decks' corpora of this key may be the same files, at other paths.
@@ -61,7 +62,10 @@ Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
     const std::string before = key.write(checkpoint);
     const std::string now = key.write(deck);
     if (before == now || bad.count(path) > 0) continue;
-    if (!deck.given(path) && is_default_in(checkpoint, path)) continue;
+    // Kinds that differ are the error, and not what either has beside.
+    if (!has_key(checkpoint.model.kind, path) || !has_key(deck.model.kind, path))
+      continue;
+    if (!deck.given(path) && is_default_in(checkpoint, key)) continue;
     if (path == "model.vocab" && deck.model.vocab == 0) continue;  // the corpus decides
     const bool has_moved = corpora == Corpora::may_have_moved &&
                            differs_in_paths_alone(checkpoint, deck, path);
@@ -95,7 +99,7 @@ void take_measured_stages(const Deck& checkpoint, Deck& deck) {
     return std::tuple(d.parallel.pipeline, d.parallel.virtual_pipeline, d.parallel.tensor,
                       d.parallel.sequence, d.parallel.schedule, d.batch.micro,
                       d.memory.recompute, d.memory.recompute_layers, d.precision.compute,
-                      d.model.layers);
+                      d.model.layers, d.model.decoder_layers);
   };
   if (!now.is_to_be_measured() || before.balance != now.balance) return;
   if (on(checkpoint) == on(deck)) deck.parallel.stages = before.stages;

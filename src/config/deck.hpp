@@ -40,14 +40,17 @@ struct Length {
 // whole of it, and only blocks ask for single dimensions.
 struct ModelConfig {
   ModelKind kind = ModelKind::gpt;
-  index_t layers = 0;      // L
-  index_t hidden = 0;      // h
-  index_t heads = 0;       // a
-  index_t kv_heads = 0;    // g
-  index_t head_size = 0;   // d; 0: h / a
-  index_t ffn_hidden = 0;  // f
-  index_t sequence = 0;    // s, also the number of learned positions
-  index_t vocab = 0;       // V, unpadded; 0: the corpus says it
+  index_t layers = 0;  // L; of an encoder and a decoder: the encoder's
+  // The decoder's, behind an encoder's; a model that is one stack has none beside.
+  index_t decoder_layers = 0;
+  index_t hidden = 0;            // h
+  index_t heads = 0;             // a
+  index_t kv_heads = 0;          // g
+  index_t head_size = 0;         // d; 0: h / a
+  index_t ffn_hidden = 0;        // f
+  index_t sequence = 0;          // s, also the number of learned positions
+  index_t decoder_sequence = 0;  // positions of a decoder behind an encoder
+  index_t vocab = 0;             // V, unpadded; 0: the corpus says it
   double dropout = 0.0, attention_dropout = 0.0;
   double init_std = 0.02;
   Norm norm = Norm::layernorm;
@@ -55,18 +58,28 @@ struct ModelConfig {
   Position position = Position::learned;
   bool bias = true;  // of linear layers and norms; the head has none
   bool tie_embeddings = true;
+  double norm_epsilon = 1e-5;
+  NormPlacement norm_placement = NormPlacement::pre;
+  index_t type_vocab_size = 0;  // rows of the table of token types; 0: there is none
+  bool binary_head = false;     // says of a pair of segments which kind it is of
+  index_t max_predictions = 0;  // masked tokens of a sample that are predicted
+  // Of relative positions: how many distances are told apart, and up to where.
+  index_t relative_attention_num_buckets = 32, relative_attention_max_distance = 128;
 
   // Elements of one head: those of a query, a key or a value.
   index_t head_elements() const { return head_size > 0 ? head_size : hidden / heads; }
   // Whether the heads' size is other than hidden / heads: only then is it worth telling.
   bool has_own_head_size() const { return heads * head_elements() != hidden; }
+  // Those that stages of a pipeline are made of.
+  index_t total_layers() const { return layers + decoder_layers; }
   // GPT-2 scales the two matrices that write to the residual stream by 1 / sqrt(2 L).
   double output_init_std() const {
     return init_std / std::sqrt(2.0 * static_cast<double>(layers));
   }
   // Whether a third matrix of the feed-forward block gates what its first makes.
   bool is_gated() const {
-    return activation == Activation::swiglu || activation == Activation::geglu;
+    return activation == Activation::swiglu || activation == Activation::geglu ||
+           activation == Activation::geglu_tanh;
   }
 };
 
@@ -85,6 +98,13 @@ struct DataConfig {
   std::array<double, 3> split = {0.98, 0.02, 0.0};  // train, validation, test
   std::uint64_t seed = 0;
   bool mask_eod_loss = false;
+  // How samples are made of text where they are not windows of it.
+  double mask_prob = 0.15, short_seq_prob = 0.0;
+  bool whole_words = true;
+  index_t max_ngrams = 1;
+  Pairs pairs = Pairs::none;
+  bool pack = false, reset_attention_mask = false, reset_position_ids = false;
+  double mean_noise_span_length = 3.0;
 };
 
 struct RampUp {
@@ -110,12 +130,16 @@ struct ParallelConfig {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   // Layers of each chunk, in order of the model; empty: auto, by `balance`.
   std::vector<index_t> stages;
+  // Chunks that have the encoder's layers, from which the loader makes `stages`; 0: it is
+  // not said.
+  index_t split = 0;
   Balance balance = Balance::modelled;
 
   // What is measured stands in `stages` from then on, here and in checkpoints.
   bool is_to_be_measured() const {
     return pipeline > 1 && stages.empty() && balance == Balance::measured;
   }
+  index_t chunks() const { return index_t{pipeline} * virtual_pipeline; }
   int ranks() const { return tensor * pipeline * context * data; }
 };
 

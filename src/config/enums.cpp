@@ -26,10 +26,13 @@ TRIREME_CHOICES(Axis, {E::tensor, "tensor"}, {E::context, "context"}, {E::data, 
                 {E::pipeline, "pipeline"})
 TRIREME_CHOICES(ModelKind, {E::gpt, "gpt"}, {E::bert, "bert"}, {E::t5, "t5"})
 TRIREME_CHOICES(Norm, {E::layernorm, "layernorm"}, {E::rmsnorm, "rmsnorm"})
+TRIREME_CHOICES(NormPlacement, {E::pre, "pre"}, {E::post, "post"})
 TRIREME_CHOICES(Activation, {E::gelu_tanh, "gelu_tanh"}, {E::gelu, "gelu"},
-                {E::relu, "relu"}, {E::swiglu, "swiglu"}, {E::geglu, "geglu"})
+                {E::relu, "relu"}, {E::swiglu, "swiglu"}, {E::geglu, "geglu"},
+                {E::geglu_tanh, "geglu_tanh"})
 TRIREME_CHOICES(Position, {E::learned, "learned"}, {E::rope, "rope"},
                 {E::relative, "relative"})
+TRIREME_CHOICES(Pairs, {E::none, "none"}, {E::order, "order"}, {E::next, "next"})
 TRIREME_CHOICES(Precision, {E::fp32, "fp32"}, {E::bf16, "bf16"}, {E::fp16, "fp16"})
 TRIREME_CHOICES(Gradients, {E::fp32, "fp32"}, {E::bf16, "bf16"})
 TRIREME_CHOICES(Products, {E::automatic, "auto"}, {E::native, "native"},

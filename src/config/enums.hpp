@@ -18,8 +18,13 @@ inline constexpr AxisOrder kDefaultAxisOrder = {Axis::tensor, Axis::context, Axi
 
 enum class ModelKind { gpt, bert, t5 };
 enum class Norm { layernorm, rmsnorm };
-enum class Activation { gelu_tanh, gelu, relu, swiglu, geglu };
+// Whether a norm stands before its branch or behind the sum with it.
+enum class NormPlacement { pre, post };
+enum class Activation { gelu_tanh, gelu, relu, swiglu, geglu, geglu_tanh };
 enum class Position { learned, rope, relative };
+// What the second segment of a sample is: the text behind the first, in every second
+// sample swapped with it (order), or of another document in every second sample (next).
+enum class Pairs { none, order, next };
 enum class Precision { fp32, bf16, fp16 };
 // What gradients of weights are added up, kept and sent in.
 enum class Gradients { fp32, bf16 };

@@ -19,6 +19,7 @@
 #include "base/words.hpp"
 #include "config/capability.hpp"
 #include "config/key_readers.hpp"
+#include "config/kinds.hpp"
 #include "config/paths.hpp"
 #include "config/text.hpp"
 
@@ -70,6 +71,10 @@ constexpr NamedRange kProbability = {{.least = 0.0, .most = 1.0, .open_above = t
 constexpr double kLeastDropout = 1.0 / random::DropoutWords::kValues;
 constexpr NamedRange kPositive = {{.least = 0.0, .open_below = true}, "above 0"};
 constexpr NamedRange kNotNegative = {{.least = 0.0}, "at least 0"};
+constexpr NamedRange kShare = {{.least = 0.0, .most = 1.0}, "0 to 1"};
+constexpr NamedRange kPart = {
+    {.least = 0.0, .most = 1.0, .open_below = true, .open_above = true},
+    "above 0, below 1"};
 
 bool says(const YamlValue& value, std::string_view word) {
   return value.is_scalar() && value.text == word;
@@ -256,7 +261,10 @@ std::optional<Problem> read_corpus(const YamlValue& value, WeightedPath& out) {
     if (entry.key == "weight") {
       problem = read_number(entry.value, kPositive.range, out.weight);
       if (problem) {
-        problem->what = fmt::format("weight: {} {}", brief(entry.value), problem->what);
+        problem->what = fmt::format(
+            "weight: {} {}; a corpus of which no sample is wanted is left out of the "
+            "list",
+            brief(entry.value), problem->what);
       }
     }
     if (problem) return problem;
@@ -264,6 +272,48 @@ std::optional<Problem> read_corpus(const YamlValue& value, WeightedPath& out) {
   if (out.path.empty())
     return Problem{"has a corpus without path", "{path: corpus.h5, weight: 1}"};
   return std::nullopt;
+}
+
+// What stands in an entry of the list.
+std::string entry_of(const YamlValue& corpus, std::string_view key) {
+  if (!corpus.is_map()) return key == "path" ? corpus.text : "";
+  const auto found = std::ranges::find(corpus.entries, key, &YamlValue::Entry::key);
+  return found == corpus.entries.end() ? "" : found->value.text;
+}
+
+// The list with a weight of 1 where there was none. Paths with variables are left to who
+// wrote them.
+std::string list_with_weights(const std::vector<YamlValue>& corpora) {
+  std::vector<std::string> items;
+  for (const YamlValue& corpus : corpora) {
+    const std::string path = entry_of(corpus, "path"),
+                      weight = entry_of(corpus, "weight");
+    if (path.find('$') != std::string::npos) return "";
+    items.push_back(fmt::format("{{path: {}, weight: {}}}", yaml_text(path),
+                                weight.empty() ? "1" : weight));
+  }
+  return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+// Weights that only some corpora have: what the others are to have nobody has said.
+std::optional<Problem> weights_problem(const std::vector<YamlValue>& corpora) {
+  std::vector<std::string> without;
+  for (const YamlValue& corpus : corpora) {
+    if (entry_of(corpus, "weight").empty()) without.push_back(entry_of(corpus, "path"));
+  }
+  const std::ptrdiff_t lacking = std::ssize(without);
+  if (lacking == 0 || lacking == std::ssize(corpora)) return std::nullopt;
+  constexpr std::ptrdiff_t kMost = 4;
+  const std::string more =
+      lacking > kMost ? fmt::format(", and {} more", lacking - kMost) : "";
+  if (lacking > kMost) without.resize(kMost);
+  return Problem{
+      fmt::format("has {} and {}: none for {}{}; all have one, or none has for equal "
+                  "shares of the samples",
+                  format_plural(std::ssize(corpora), "corpus", "corpora"),
+                  format_plural(std::ssize(corpora) - lacking, "weight"),
+                  fmt::join(without, ", "), more),
+      std::ssize(corpora) > kMost ? "" : list_with_weights(corpora)};
 }
 
 std::optional<Problem> read_train(const YamlValue& value, Deck& deck) {
@@ -277,10 +327,12 @@ std::optional<Problem> read_train(const YamlValue& value, Deck& deck) {
     return Problem{
         fmt::format("is {}; a path or a list of paths is wanted", kind_of(value)), ""};
   }
-  for (const YamlValue& item : list ? value.items : std::vector<YamlValue>{value}) {
+  const std::vector<YamlValue> items = list ? value.items : std::vector<YamlValue>{value};
+  for (const YamlValue& item : items) {
     if (auto problem = read_corpus(item, corpora.emplace_back())) return problem;
   }
   if (corpora.empty()) return Problem{"is an empty list", "the path of a corpus"};
+  if (auto problem = weights_problem(items)) return problem;
   deck.data.train = corpora;
   return std::nullopt;
 }
@@ -518,10 +570,16 @@ std::string write_signals(const Deck& deck) {
 // running every layer's code is planned within seconds.
 constexpr index_t kMostLayers = 1 << 12;
 
-void add_model(Table& table) {
+// How long a sample, a vocabulary and a table of positions may be, and some more.
+constexpr index_t kMostTokens = 1 << 26;
+
+void add_model_sizes(Table& table) {
   table.choice(TRIREME_AT(model.kind), {"Architecture."});
-  table.integer(TRIREME_AT(model.layers), {"Transformer layers.", "layers", kMustBeGiven},
+  table.integer(TRIREME_AT(model.layers),
+                {"Transformer layers; t5: those of the encoder.", "layers", kMustBeGiven},
                 1, kMostLayers);
+  table.integer(TRIREME_AT(model.decoder_layers),
+                {"Layers of the decoder.", "layers", "model.layers"}, 1, kMostLayers);
   table.integer(TRIREME_AT(model.hidden),
                 {"Width of the residual stream; without head_size a multiple of heads.",
                  "elements", kMustBeGiven},
@@ -537,14 +595,23 @@ void add_model(Table& table) {
       TRIREME_AT(model.ffn_hidden),
       {"Inner width of the feed-forward block.", "elements", "4 × model.hidden"}, 1,
       1 << 26);
-  table.integer(
-      TRIREME_AT(model.sequence),
-      {"Length of a sample, and of the position table.", "tokens", kMustBeGiven}, 1,
-      1 << 26);
+  table.integer(TRIREME_AT(model.sequence),
+                {"Length of a sample, and of the position table; t5: what the encoder "
+                 "reads. bert: at least 5, without pairs 3; t5: at least 3.",
+                 "tokens", kMustBeGiven},
+                1, kMostTokens);
+  table.integer(TRIREME_AT(model.decoder_sequence),
+                {"Length of what the decoder writes; at least what the corruption of a "
+                 "full sample makes.",
+                 "tokens", "what the corruption of a full sample makes: 114 for 512"},
+                1, kMostTokens);
   table.add({"model.vocab", "integer", "tokens", "", "at least 2, or corpus",
              "Size of the vocabulary, unpadded. corpus: as the training corpus says. A "
              "number is needed where there is no corpus yet (--dry-run)."},
             read_vocab, write_vocab);
+}
+
+void add_model_variants(Table& table) {
   table.dropout(
       TRIREME_AT(model.dropout),
       {"Dropout after the embedding, attention and feed-forward blocks.", "probability"});
@@ -558,12 +625,46 @@ void add_model(Table& table) {
                 {"Key and value heads (fewer than heads: grouped-query attention).",
                  "heads", "model.heads"},
                 1, 1 << 20);
-  table.choice(TRIREME_AT(model.norm), {"Normalisation."});
-  table.choice(TRIREME_AT(model.activation), {"Activation of the feed-forward block."});
-  table.choice(TRIREME_AT(model.position), {"Position encoding."});
-  table.boolean(TRIREME_AT(model.bias), {"Biases in linear layers and norms."});
+  table.choice(TRIREME_AT(model.norm), {"Normalisation.", "", "layernorm; t5: rmsnorm"});
+  table.number(TRIREME_AT(model.norm_epsilon),
+               {"Added to the variance, or mean square, that norms divide by.", "",
+                "bert: 1e-12; t5: 1e-06"},
+               kPositive);
+  table.choice(TRIREME_AT(model.norm_placement),
+               {"Where norms stand. pre: before attention and the feed-forward block, "
+                "and one at the end; post: behind the sum with each, as BERT has it."});
+  table.choice(TRIREME_AT(model.activation), {"Activation of the feed-forward block.", "",
+                                              "gelu_tanh; bert: gelu; t5: relu"});
+  table.choice(TRIREME_AT(model.position),
+               {"Position encoding.", "", "learned; t5: relative"});
+  table.integer(TRIREME_AT(model.relative_attention_num_buckets),
+                {"Distances that the bias of attention tells apart; half of them each "
+                 "way in the encoder. Even.",
+                 "buckets"},
+                4, 1 << 16);
+  table.integer(
+      TRIREME_AT(model.relative_attention_max_distance),
+      {"From this distance on all are one bucket's; above half the buckets.", "tokens"},
+      1, kMostTokens);
+  table.boolean(TRIREME_AT(model.bias),
+                {"Biases in linear layers and norms.", "", "true; t5: false"});
   table.boolean(TRIREME_AT(model.tie_embeddings),
                 {"The output head uses the token embedding's weights."});
+}
+
+void add_model_of_pairs(Table& table) {
+  table.integer(TRIREME_AT(model.type_vocab_size),
+                {"Rows of the table of token types, by which segments differ; 0: none.",
+                 "types", "2"},
+                0, 1 << 16);
+  table.boolean(TRIREME_AT(model.binary_head),
+                {"A head that says of a pair of segments how it was made (data.pairs): "
+                 "an objective beside that of masked tokens.",
+                 "", "true"});
+  table.integer(TRIREME_AT(model.max_predictions),
+                {"Masked tokens of a sample that are predicted at most.", "tokens",
+                 "data.mask_prob × model.sequence, rounded up"},
+                1, kMostTokens);
 }
 
 void add_data(Table& table) {
@@ -590,6 +691,39 @@ void add_data(Table& table) {
                 0, (index_t{1} << 62));
   table.boolean(TRIREME_AT(data.mask_eod_loss),
                 {"Leave the token after an end-of-document out of the loss."});
+}
+
+void add_samples(Table& table) {
+  table.number(
+      TRIREME_AT(data.mask_prob),
+      {"Share of tokens that the model is to find: masked ones, or t5's noise.", "share"},
+      kPart);
+  table.integer(
+      TRIREME_AT(data.max_ngrams),
+      {"Words that are masked together, at most; n of them 1/n as often.", "words"}, 1,
+      16);
+  table.boolean(TRIREME_AT(data.whole_words), {"Mask all pieces of a word, or none."});
+  table.number(TRIREME_AT(data.mean_noise_span_length),
+               {"Tokens of a span of noise, on average.", "tokens"},
+               {{.least = 1.0}, "at least 1"});
+  table.choice(
+      TRIREME_AT(data.pairs),
+      {"A sample's second segment. order: the text behind the first, swapped "
+       "with it in half of the samples; next: in half of them a piece of another "
+       "document; none: there is one segment. With model.binary_head only.",
+       "", "order; without model.binary_head none"});
+  table.number(TRIREME_AT(data.short_seq_prob),
+               {"Share of samples that are shorter, by a length drawn evenly.", "share",
+                "0.1; with pack 0"},
+               kShare);
+  table.boolean(TRIREME_AT(data.pack),
+                {"Samples are full: windows across documents, as GPT's are always. "
+                 "Without pairs.",
+                 "", "bert: false; t5: true"});
+  table.boolean(TRIREME_AT(data.reset_attention_mask),
+                {"With pack: tokens see only those of their own document."});
+  table.boolean(TRIREME_AT(data.reset_position_ids),
+                {"With pack: positions begin with each document anew."});
 }
 
 void add_batch(Table& table) {
@@ -649,9 +783,10 @@ void add_pipeline(Table& table) {
                 "forward, then all backward."});
   table.add(
       {"parallel.stages", "list of integers", "layers", "",
-       "pipeline × virtual_pipeline numbers with sum model.layers, 0 for the first "
-       "and the last chunk only; or auto",
-       "Layers of each chunk, in order of the model: chunk c of stage r is number "
+       "pipeline × virtual_pipeline numbers with the model's layers as sum, 0 for the "
+       "first and the last chunk only; or auto",
+       "Layers of each chunk, in order of the model, t5's decoder behind its encoder: "
+       "chunk c of stage r is number "
        "c × pipeline + r; the first has the embedding, too, the last the head. "
        "auto: evenly, unless a step is shorter by a hundredth or more, by simulation, "
        "with other numbers; memory that these take counts as time."},
@@ -659,6 +794,18 @@ void add_pipeline(Table& table) {
         return deck.parallel.stages.empty()
                    ? std::string("auto")
                    : fmt::format("[{}]", fmt::join(deck.parallel.stages, ", "));
+      });
+  table.add(
+      {"parallel.split", "integer", "chunks", "none", "at least 1",
+       "Chunks that have the encoder's layers; the others have the decoder's. Both are "
+       "dealt evenly, and the resolved deck has them as stages. Without it a chunk may "
+       "have the end of one and the beginning of the other."},
+      [](const YamlValue& value, Deck& deck) {
+        return read_integer(value, 1, kLarge, deck.parallel.split);
+      },
+      [](const Deck& deck) {
+        const index_t split = deck.parallel.split;
+        return split > 0 ? std::to_string(split) : std::string();
       });
   table.choice(TRIREME_AT(parallel.balance),
                {"Costs by which stages: auto deals the layers. modelled: their matrix "
@@ -839,21 +986,30 @@ struct OtherNames {
 
 const std::vector<OtherNames>& other_names() {
   static const std::vector<OtherNames> all = {
-      {"model.layers", {"n_layer", "num_layers", "num_hidden_layers"}},
+      {"model.layers",
+       {"n_layer", "num_layers", "num_hidden_layers", "encoder_num_layers"}},
+      {"model.decoder_layers", {"num_decoder_layers", "decoder_num_layers"}},
       {"model.hidden", {"n_embd", "d_model", "hidden_size"}},
       {"model.heads", {"n_head", "num_attention_heads"}},
       {"model.head_size", {"kv_channels", "head_dim", "d_kv"}},
       {"model.kv_heads", {"num_query_groups", "num_key_value_heads"}},
       {"model.ffn_hidden", {"ffn_hidden_size", "intermediate_size"}},
       {"model.sequence", {"seq_length", "seq_len", "block_size", "n_positions"}},
+      {"model.decoder_sequence", {"decoder_seq_length"}},
       {"model.vocab", {"vocab_size"}},
       {"model.dropout", {"hidden_dropout"}},
+      {"model.norm_epsilon", {"layer_norm_eps", "layer_norm_epsilon"}},
+      {"model.binary_head", {"bert_binary_head"}},
+      {"model.max_predictions", {"max_predictions_per_seq"}},
       {"data.train", {"data_path"}},
+      {"data.mask_prob", {"masked_lm_prob", "noise_density"}},
+      {"data.whole_words", {"whole_word_mask"}},
       {"batch.micro", {"micro_batch_size"}},
       {"batch.global", {"global_batch_size"}},
       {"batch.ramp_up", {"rampup_batch_size"}},
       {"parallel.tensor", {"tensor_model_parallel_size"}},
       {"parallel.pipeline", {"pipeline_model_parallel_size"}},
+      {"parallel.split", {"pipeline_model_parallel_split_rank"}},
       {"parallel.context", {"context_parallel_size"}},
       {"parallel.sequence", {"sequence_parallel"}},
       {"precision.compute", {"dtype"}},
@@ -870,17 +1026,33 @@ const std::vector<OtherNames>& other_names() {
   return all;
 }
 
+// Of a key that some kinds of models have: says which, and is written for these only.
+void keep_to_its_kinds(Key& key) {
+  const std::vector<ModelKind> kinds = kinds_with(key.info.path);
+  if (kinds.size() == all_kinds().size()) return;
+  std::vector<std::string_view> words;
+  for (const ModelKind kind : kinds) words.push_back(name_of(kind));
+  key.info.description = fmt::format("{}: {}", join_words(words), key.info.description);
+  key.write = [write = std::move(key.write), path = key.info.path](const Deck& deck) {
+    return has_key(deck.model.kind, path) ? write(deck) : std::string();
+  };
+}
+
 }  // namespace
 
 const std::vector<Key>& key_table() {
   static const std::vector<Key> keys = [] {
     Table table;
     for (const auto add :
-         {add_model, add_data, add_batch, add_parallel, add_pipeline,
-          add_precision_and_memory, add_optimizer, add_run, add_checkpoint}) {
+         {add_model_sizes, add_model_variants, add_model_of_pairs, add_data, add_samples,
+          add_batch, add_parallel, add_pipeline, add_precision_and_memory, add_optimizer,
+          add_run, add_checkpoint}) {
       add(table);
     }
-    for (Key& key : table.keys) key.info.allowed = mark_not_yet(key.info);
+    for (Key& key : table.keys) {
+      key.info.allowed = mark_not_yet(key.info);
+      keep_to_its_kinds(key);
+    }
     return std::move(table.keys);
   }();
   return keys;
@@ -909,7 +1081,22 @@ std::vector<std::string> followed_keys(std::string_view path) {
       {"model.head_size", {"model.hidden", "model.heads"}},
       {"model.ffn_hidden", {"model.hidden"}},
       {"model.kv_heads", {"model.heads"}},
+      {"model.norm", {"model.kind"}},
+      {"model.norm_epsilon", {"model.kind"}},
+      {"model.activation", {"model.kind"}},
+      {"model.position", {"model.kind"}},
+      {"model.bias", {"model.kind"}},
+      {"model.type_vocab_size", {"model.kind"}},
+      {"model.binary_head", {"model.kind"}},
+      {"model.decoder_layers", {"model.layers"}},
+      {"model.decoder_sequence",
+       {"model.sequence", "data.mask_prob", "data.mean_noise_span_length"}},
+      {"model.max_predictions",
+       {"model.sequence", "model.binary_head", "data.mask_prob", "data.pairs"}},
       {"data.seed", {"run.seed"}},
+      {"data.pairs", {"model.binary_head"}},
+      {"data.pack", {"model.kind"}},
+      {"data.short_seq_prob", {"data.pack"}},
       {"optimizer.min_lr", {"optimizer.lr"}},
       {"optimizer.decay", {"run.steps"}},
       {"optimizer.cooldown", {"optimizer.decay"}},

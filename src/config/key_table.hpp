@@ -45,7 +45,8 @@ const std::vector<Key>& key_table();
 const Key* find_key(const std::string& path);
 // Whether keys begin with path + '.'.
 bool is_section(const std::string& path);
-// The keys that another one's default follows; none for most.
+// The keys that another one's default follows; none for most. Those of model and data are
+// what fill_model_defaults (kinds.hpp) goes by.
 std::vector<std::string> followed_keys(std::string_view path);
 // The key that an unknown one was probably meant to be; empty where nothing is near.
 std::string nearest_key(const std::string& path);

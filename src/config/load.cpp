@@ -19,6 +19,7 @@
 #include "base/words.hpp"
 #include "config/check.hpp"
 #include "config/key_table.hpp"
+#include "config/kinds.hpp"
 #include "config/paths.hpp"
 #include "config/text.hpp"
 
@@ -102,22 +103,7 @@ class Loader {
         if (broken_) bad_.insert(path);
         continue;
       }
-      const auto& [value, place, in_file] = found->second;
-      deck.origins[path] = place;
-      if (in_file) note_parts(path, value, deck);
-      std::optional<Problem> problem = Problem{"has no value", ""};
-      if (!value.is_null()) {
-        problem = key.read(has_paths(path) ? fitted(value) : value, deck);
-      }
-      if (problem && problem->was_right && paths_ == Paths::as_written) problem.reset();
-      if (!problem) continue;
-      std::string fix = problem->fix.empty() ? "" : path + ": " + problem->fix;
-      if (value.is_null())
-        fix = "remove the key for its default, " + key.info.default_value;
-      if (value.is_null() && key.required) fix = "";
-      add(path, place, brief(value), problem->what,
-          fmt::format("{}: {}", key.info.type, key.info.allowed), fix);
-      bad_.insert(path);
+      read_key(key, found->second, deck);
     }
     fill_defaults(deck);
     // Keys are marked in the table's order, in which decay comes before the cooldown that
@@ -128,6 +114,48 @@ class Loader {
   }
 
  private:
+  void read_key(const Key& key, const Leaf& leaf, Deck& deck) {
+    const std::string& path = key.info.path;
+    const auto& [value, place, in_file] = leaf;
+    deck.origins[path] = place;
+    if (!is_of_kind(path, deck)) {
+      add_of_other_kind(path, leaf, deck.model.kind);
+      return;
+    }
+    if (in_file) note_parts(path, value, deck);
+    std::optional<Problem> problem = Problem{"has no value", ""};
+    if (!value.is_null()) {
+      problem = key.read(has_paths(path) ? fitted(value) : value, deck);
+    }
+    if (problem && problem->was_right && paths_ == Paths::as_written) problem.reset();
+    if (!problem) return;
+    std::string fix = problem->fix.empty() ? "" : path + ": " + problem->fix;
+    if (value.is_null())
+      fix = "remove the key for its default, " + key.info.default_value;
+    if (value.is_null() && key.required) fix = "";
+    add(path, place, brief(value), problem->what,
+        fmt::format("{}: {}", key.info.type, key.info.allowed), fix);
+    bad_.insert(path);
+  }
+
+  // Of a kind that is not known every key may be. The table has the kind first, so that
+  // it is known here.
+  bool is_of_kind(const std::string& path, const Deck& deck) const {
+    return bad_.count("model.kind") > 0 || has_key(deck.model.kind, path);
+  }
+  void add_of_other_kind(const std::string& path, const Leaf& leaf, ModelKind kind) {
+    const std::vector<ModelKind> kinds = kinds_with(path);
+    std::string right;
+    for (const ModelKind one : kinds) {
+      right += fmt::format("{}{}", right.empty() ? "" : " or ", name_of(one));
+    }
+    add(path, leaf.place, brief(leaf.value),
+        fmt::format("is a key of {}, and model.kind is {}", kinds_text(kinds),
+                    name_of(kind)),
+        fmt::format("model.kind: {}", right), "remove " + path);
+    bad_.insert(path);
+  }
+
   // The lines of the corpora in a list or map, for errors of one of them.
   void note_parts(const std::string& path, const YamlValue& value, Deck& deck) const {
     const auto note = [&](const auto& name, int line) {
@@ -161,10 +189,9 @@ class Loader {
 
   // What a key is by default is not known where the key that it follows is not.
   void mark_follower(const std::string& path, const Deck& deck) {
+    if (deck.given(path) || !is_of_kind(path, deck)) return;
     const auto is_bad = [&](const std::string& key) { return bad_.count(key) > 0; };
-    if (!deck.given(path) && std::ranges::any_of(followed_keys(path), is_bad)) {
-      bad_.insert(path);
-    }
+    if (std::ranges::any_of(followed_keys(path), is_bad)) bad_.insert(path);
   }
 
   // A resolved deck names its checkpoint directory: where that is the run directory's, it
@@ -252,12 +279,7 @@ class Loader {
 
   void fill_defaults(Deck& deck) {
     const auto given = [&](const char* key) { return deck.given(key); };
-    if (!given("model.head_size") && deck.model.heads > 0) {
-      deck.model.head_size = deck.model.hidden / deck.model.heads;
-    }
-    if (!given("model.ffn_hidden")) deck.model.ffn_hidden = 4 * deck.model.hidden;
-    if (!given("model.kv_heads")) deck.model.kv_heads = deck.model.heads;
-    if (!given("data.seed")) deck.data.seed = deck.run.seed;
+    fill_model_defaults(deck, given);
     if (!given("optimizer.min_lr")) {
       // Shortest decimal: 0.1 x 0.0003 is to be written 3e-05.
       deck.optimizer.min_lr =

@@ -259,7 +259,7 @@ void require_layers(const Architecture& architecture) {
       {"model.bias", word(architecture.bias)},
       {"model.tie_embeddings", word(architecture.tie_embeddings)}};
   for (const auto& [key, value] : choices) {
-    TRIREME_REQUIRE(config::is_trained(key, value),
+    TRIREME_REQUIRE(config::is_trained(architecture.kind, key, value),
                     "{}: {} needs layers that this version lacks", key, value);
   }
 }

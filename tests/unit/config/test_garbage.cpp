@@ -1,8 +1,11 @@
 // Whatever the file holds: a deck, or an InputError; never anything else.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "config/key_table.hpp"
+#include "config/kinds.hpp"
 #include "deck_testing.hpp"
 
 namespace trireme::config {
@@ -176,6 +179,19 @@ TEST(GarbageOverrides, ExtremeValuesOfEveryKey) {
       refused(kSmall, {std::string(key) + "=" + value});
       refused(kSmall, {"model.layers=4096", "parallel.pipeline=16",
                        std::string(key) + "=" + value});
+    }
+  }
+  for (const char* kind : {"model.kind=bert", "model.kind=t5"}) {
+    for (const Key& key : key_table()) {
+      if (has_key(ModelKind::gpt, key.info.path)) continue;
+      for (const char* value :
+           {"0", "1", "2", "3", "1e-308", "0.9999999999999999", "1e18", "1e308",
+            "67108864", "65536", "true", "none", "[1]"}) {
+        SCOPED_TRACE(fmt::format("{} {}={}", kind, key.info.path, value));
+        refused(kSmall, {kind, key.info.path + "=" + value});
+        refused(kSmall, {kind, "model.sequence=67108864", "batch.micro=1",
+                         "parallel.pipeline=4", key.info.path + "=" + value});
+      }
     }
   }
   for (const char* text :

@@ -70,9 +70,9 @@ TEST(LoadValues, OfEveryShape) {
       "        norm: rmsnorm, activation: swiglu, position: rope, bias: false,\n"
       "        tie_embeddings: false, vocab: 1e3}\n"
       "data:\n"
-      "  train: [{path: a.h5, weight: 0.7}, b.h5]\n"
+      "  train: [{path: a.h5, weight: 0.7}, {path: b.h5, weight: 2}]\n"
       "  validation: {books: v.h5, \"web pages\": \"w x.h5\"}\n"
-      "  mask_eod_loss: true\n"
+      "  pairs: next\n"
       "batch: {micro: 2, global: 64, ramp_up: {start: 16, increment: 16, samples: "
       "6400}}\n"
       "parallel: {tensor: 2, pipeline: 2, data: auto, order: [data, tensor, pipeline, "
@@ -91,6 +91,8 @@ TEST(LoadValues, OfEveryShape) {
   ASSERT_EQ(deck.data.train.size(), 2u);
   EXPECT_EQ(deck.data.train[0].weight, 0.7);
   EXPECT_EQ(deck.data.train[1].path, "b.h5");
+  EXPECT_EQ(deck.data.train[1].weight, 2.0);
+  EXPECT_EQ(deck.data.pairs, Pairs::next);
   ASSERT_EQ(deck.data.validation.size(), 2u);
   EXPECT_EQ(deck.data.validation[1].name, "web pages");
   EXPECT_EQ(deck.data.validation[1].path, "w x.h5");

@@ -78,7 +78,8 @@ TEST_F(PathsInDecks, AreWrittenAsTheyAreRead) {
 
 TEST_F(PathsInDecks, OfEveryKey) {
   const std::vector<std::string> set = {
-      "data.train=[~/a.h5, {path: $TRIREME_TEST_DATA/b.h5, weight: 2}]",
+      "data.train=[{path: ~/a.h5, weight: 1}, {path: $TRIREME_TEST_DATA/b.h5, weight: "
+      "2}]",
       "data.validation={books: \"${TRIREME_TEST_DATA}/c.h5\"}",
       "run.dir=$TRIREME_TEST_DATA/run", "checkpoint.dir=~/$$checkpoints"};
   const Deck deck = small_with(set);
@@ -134,7 +135,8 @@ TEST_F(PathsInDecks, OfAJobWaitForIt) {
   ::unsetenv("SLURM_TEST_DIR");
   const std::string text =
       "model: {layers: 4, hidden: 64, heads: 4, sequence: 32, vocab: 211}\n"
-      "data: {train: [here.h5, {path: $SLURM_TEST_DIR/a.h5, weight: 2}]}\n"
+      "data: {train: [{path: here.h5, weight: 1}, {path: $SLURM_TEST_DIR/a.h5, weight: "
+      "2}]}\n"
       "run: {dir: \"$TRIREME_TEST_DATA/$SLURM_TEST_SET/$$x/${SLURM_TEST_DIR}\"}\n";
   const test::Scratch scratch;
   const std::string file = (scratch / "deck.yaml").string();

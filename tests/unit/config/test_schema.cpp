@@ -48,6 +48,8 @@ listed are errors.
   check such a path, and say so.
 - **Not yet**: a deck may have such a value, and `--dry-run` tells of it what it can; this version
   cannot train it. `trireme train` and `trireme jobscript` refuse it.
+- **Kinds**: a key whose meaning begins with kinds of models, `bert, t5:`, is theirs alone; in a
+  deck of another `model.kind` it is an error.
 - **The resolved deck**, with every default written out, is stored in the run directory
   (`deck.yaml`) and in each checkpoint, with paths as they were filled in. Given back, it makes the
   same run, in whatever environment.
@@ -91,10 +93,12 @@ TEST(SchemaKeys, AreDescribed) {
   // The contract's keys.
   for (const char* path : {"model.kind",
                            "model.layers",
+                           "model.decoder_layers",
                            "model.hidden",
                            "model.heads",
                            "model.ffn_hidden",
                            "model.sequence",
+                           "model.decoder_sequence",
                            "model.vocab",
                            "model.dropout",
                            "model.attention_dropout",
@@ -102,15 +106,31 @@ TEST(SchemaKeys, AreDescribed) {
                            "model.kv_heads",
                            "model.head_size",
                            "model.norm",
+                           "model.norm_epsilon",
+                           "model.norm_placement",
                            "model.activation",
                            "model.position",
+                           "model.relative_attention_num_buckets",
+                           "model.relative_attention_max_distance",
                            "model.bias",
                            "model.tie_embeddings",
+                           "model.type_vocab_size",
+                           "model.binary_head",
+                           "model.max_predictions",
                            "data.train",
                            "data.validation",
                            "data.split",
                            "data.seed",
                            "data.mask_eod_loss",
+                           "data.mask_prob",
+                           "data.max_ngrams",
+                           "data.whole_words",
+                           "data.mean_noise_span_length",
+                           "data.pairs",
+                           "data.short_seq_prob",
+                           "data.pack",
+                           "data.reset_attention_mask",
+                           "data.reset_position_ids",
                            "batch.micro",
                            "batch.global",
                            "batch.ramp_up",
@@ -124,6 +144,7 @@ TEST(SchemaKeys, AreDescribed) {
                            "parallel.order",
                            "parallel.schedule",
                            "parallel.stages",
+                           "parallel.split",
                            "precision.compute",
                            "memory.recompute",
                            "memory.recompute_layers",
