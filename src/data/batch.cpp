@@ -31,7 +31,7 @@ Batch::Batch(const BatchSpec& spec, index_t max_columns,
     fields_.push_back({index, field, rows, field_named(field.name),
                        HostArray<std::byte>("trireme::data::" + field.name,
                                             static_cast<std::size_t>(rows * max_columns) *
-                                                size_of(field.type))});
+                                                size_of(field.type()))});
   }
   tokens_.resize(static_cast<std::size_t>(sequence_) + 1);
 }
@@ -46,7 +46,7 @@ const Batch::Field& Batch::find(std::string_view name) const {
 
 void Batch::sum_weights() {
   for (Field& field : fields_) {
-    if (field.spec.type != DType::float32) continue;
+    if (field.spec.type() != DType::float32) continue;
     const auto weights = this->field<float>(field.spec.name);
     field.sum = std::accumulate(weights.data(), weights.data() + weights.size(), 0.0);
   }
@@ -97,8 +97,8 @@ void Batch::fill(const Dataset& dataset, index_t first_sample, index_t columns,
                         mask_end_of_document};
     for (const Field& field : fields_) {
       std::byte* const first =
-          field.memory.data() + static_cast<std::size_t>(j) * size_of(field.spec.type);
-      field.fill(sample, {first, columns, field.rows, field.spec.type});
+          field.memory.data() + static_cast<std::size_t>(j) * size_of(field.spec.type());
+      field.fill(sample, {first, columns, field.rows, field.spec.type()});
     }
   }
   sum_weights();
@@ -106,7 +106,7 @@ void Batch::fill(const Dataset& dataset, index_t first_sample, index_t columns,
 
 void Batch::discount_columns(index_t first) {
   for (const Field& field : fields_) {
-    if (field.spec.type != DType::float32) continue;
+    if (field.spec.type() != DType::float32) continue;
     const auto weights = this->field<float>(field.spec.name);
     for (index_t j = std::max<index_t>(first, 0); j < columns_; ++j) {
       for (std::size_t s = 0; s < weights.extent(0); ++s) weights(s, j) = 0.0f;

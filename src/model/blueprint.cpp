@@ -72,10 +72,39 @@ void check_block(const Border& before, const BlockSpec& block) {
 
 }  // namespace
 
-double BlockSpec::forward_flops(index_t sequence, AttentionCount count) const {
-  const auto tokens = static_cast<double>(sequence);
-  const double keys = tokens * (count == AttentionCount::causal ? 0.5 : 1.0);
-  return tokens * (flops.per_token + keys * flops.per_token_and_key);
+// Where each query sees the keys before its own they are half of all, as for
+// kernels::attention_forward.
+double AttentionSpec::scores(const BatchSpec& batch, AttentionCount count) const {
+  const auto positions = [&](int stream) {
+    return static_cast<double>(batch.streams.at(extent(stream)).sequence);
+  };
+  const bool is_causal =
+      mask == kernels::MaskKind::causal || mask == kernels::MaskKind::document;
+  const bool is_half = is_causal && count == AttentionCount::causal;
+  const double all = positions(queries) * positions(keys) * static_cast<double>(heads);
+  return is_half ? 0.5 * all : all;
+}
+
+double BlockSpec::attention_scores(const BatchSpec& batch) const {
+  double sum = 0.0;
+  for (const AttentionSpec& of : attention) sum += of.scores(batch);
+  return sum;
+}
+
+double BlockSpec::attention_flops(const BatchSpec& batch, AttentionCount count) const {
+  double sum = 0.0;
+  for (const AttentionSpec& of : attention) sum += of.flops(batch, count);
+  return sum;
+}
+
+double BlockSpec::forward_flops(const BatchSpec& batch, AttentionCount count) const {
+  double sum = attention_flops(batch, count);
+  for (const ProductFlops& of : products) {
+    const index_t rows =
+        of.per == Per::sample ? index_t{1} : batch.streams.at(extent(of.stream)).sequence;
+    sum += static_cast<double>(rows) * of.flops;
+  }
+  return sum;
 }
 
 index_t Blueprint::parameter_count() const {
@@ -88,8 +117,7 @@ index_t Blueprint::parameter_count() const {
 double Blueprint::model_flops(AttentionCount count) const {
   double forward = 0.0;
   for (const BlockSpec& block : blocks) {
-    forward +=
-        block.forward_flops(batch.streams.at(extent(block.stream)).sequence, count);
+    forward += block.forward_flops(batch, count);
   }
   // Backward is twice forward: one product for the input's, one for the weight's
   // gradient.
@@ -133,6 +161,16 @@ std::size_t Blueprint::first_like(std::size_t block) const {
   return static_cast<std::size_t>(first - blocks.begin());
 }
 
+std::vector<AttentionSpec> Blueprint::attention() const {
+  std::vector<AttentionSpec> kinds;
+  for (const BlockSpec& block : blocks) {
+    for (const AttentionSpec& of : block.attention) {
+      if (std::ranges::find(kinds, of) == kinds.end()) kinds.push_back(of);
+    }
+  }
+  return kinds;
+}
+
 std::size_t Blueprint::objective_over_words() const {
   const auto found = std::ranges::find_if(objectives, std::not_fn(&std::string::empty),
                                           &Objective::labels);
@@ -146,6 +184,43 @@ std::vector<std::size_t> Blueprint::fields_of(const BlockRange& range) const {
     for (const std::string& name : blocks[i].fields) fields.insert(batch.field(name));
   }
   return {fields.begin(), fields.end()};
+}
+
+void Blueprint::check_fields() const {
+  for (const FieldSpec& field : batch.fields) {
+    const bool is_numbered = field.holds == Holds::words || field.holds == Holds::classes;
+    const auto streams = std::ssize(batch.streams);
+    TRIREME_REQUIRE(
+        field.stream < streams && field.rows_of < streams &&
+            (is_numbered || field.below == 0) &&
+            (field.holds != Holds::classes || field.below > 0),
+        "field '{}' is of stream {}, or has rows of stream {}, of {}; or its numbers are "
+        "below {}: words and classes say what theirs are below, and no others",
+        field.name, field.stream, field.rows_of, streams, field.below);
+    const auto same = std::ranges::count_if(batch.fields, [&](const FieldSpec& other) {
+      return other.stream == field.stream && other.holds == field.holds;
+    });
+    const bool is_of_stream =
+        field.holds == Holds::places || field.holds == Holds::lengths;
+    TRIREME_REQUIRE(!is_of_stream || same == 1,
+                    "field '{}' has places or lengths of stream {}, and so has another",
+                    field.name, field.stream);
+  }
+}
+
+void Blueprint::check_streams(const BlockSpec& block) const {
+  const auto is_there = [&](int stream) { return extent(stream) < batch.streams.size(); };
+  bool are_there = is_there(block.stream);
+  for (const ProductFlops& of : block.products) {
+    are_there = are_there && is_there(of.stream);
+  }
+  for (const AttentionSpec& of : block.attention) {
+    are_there = are_there && is_there(of.queries) && is_there(of.keys);
+  }
+  TRIREME_REQUIRE(are_there,
+                  "block '{}' works on stream {} of {}, or has products or attention on "
+                  "one that is not there",
+                  block.name, block.stream, batch.streams.size());
 }
 
 // Each is made by one block, which reads its mask: what several blocks added to it would
@@ -165,7 +240,7 @@ void Blueprint::check_objectives() const {
       return std::ranges::count(fields, field) == 1;
     };
     TRIREME_REQUIRE(
-        is_read(mask) && batch.fields[batch.field(mask)].type == DType::float32 &&
+        is_read(mask) && batch.fields[batch.field(mask)].holds == Holds::weights &&
             (labels.empty() || is_read(labels)),
         "the block that makes objective '{}' does not read its mask '{}', a field of "
         "weights, or not its labels '{}'",
@@ -179,13 +254,12 @@ void Blueprint::check() const {
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     check_border(blocks[i].border, blocks[i], batch.streams.size());
     check_block(border_before(i), blocks[i]);
-    TRIREME_REQUIRE(extent(blocks[i].stream) < batch.streams.size() &&
-                        blocks[i].objective < std::ssize(objectives) &&
+    check_streams(blocks[i]);
+    TRIREME_REQUIRE(blocks[i].objective < std::ssize(objectives) &&
                         !(blocks[i].is_layer && blocks[i].objective >= 0),
-                    "block '{}' works on stream {} of {} and makes objective {} of {}, "
-                    "which a layer must not: it may be made again",
-                    blocks[i].name, blocks[i].stream, batch.streams.size(),
-                    blocks[i].objective, objectives.size());
+                    "block '{}' makes objective {} of {}, which a layer must not: it may "
+                    "be made again",
+                    blocks[i].name, blocks[i].objective, objectives.size());
     TRIREME_REQUIRE(!blocks[i].gradients_in_forward ||
                         (blocks[i].objective >= 0 && !blocks[i].table.empty()),
                     "block '{}' takes gradients in its forward pass, but makes no "
@@ -197,6 +271,7 @@ void Blueprint::check() const {
         "be there",
         blocks[i].name);
   }
+  check_fields();
   for (const std::string& name : {decoded.tokens, decoded.positions}) {
     if (!name.empty()) batch.field(name);  // is there
   }

@@ -24,6 +24,7 @@
 
 #include "base/types.hpp"
 #include "config/deck.hpp"
+#include "kernels/attention.hpp"
 #include "tensor/batch_spec.hpp"
 
 namespace trireme::model {
@@ -45,18 +46,38 @@ struct BorderTensor {
 using Border = std::vector<BorderTensor>;
 inline constexpr std::size_t kMostBorderTensors = 4;
 
-// FLOPs of a block's forward pass, matrix products only, a multiply-add as two.
-struct BlockFlops {
-  double per_token = 0.0;
-  double per_token_and_key = 0.0;  // of attention: for each key that a token sees
+// FLOPs of matrix products in a block's forward pass, a multiply-add as two: of each
+// token of a stream, or of each sample.
+struct ProductFlops {
+  double flops = 0.0;
+  int stream = 0;
+  Per per = Per::token;
 
-  bool operator==(const BlockFlops&) const = default;
+  bool operator==(const ProductFlops&) const = default;
 };
 
 // How attention is counted: `full` as in the Megatron papers (Narayanan et al. 2021,
 // appendix; Korthikanti et al. 2022, appendix A: s^2 scores per head, whatever the mask),
 // `causal` the half of it that is needed.
 enum class AttentionCount { full, causal };
+
+// Attention of a block: what the queries of one stream see of the keys of one, of which a
+// full sample has as many as the streams have positions.
+struct AttentionSpec {
+  index_t heads = 1, kv_heads = 1, head_size = 1;
+  kernels::MaskKind mask = kernels::MaskKind::none;
+  int queries = 0, keys = 0;  // streams
+
+  bool operator==(const AttentionSpec&) const = default;
+  // Scores of a sample: of each head, query and key.
+  double scores(const BatchSpec& batch,
+                AttentionCount count = AttentionCount::full) const;
+  // Of a forward pass over a sample: products of queries and keys, and of the scores and
+  // the values.
+  double flops(const BatchSpec& batch, AttentionCount count) const {
+    return 4.0 * static_cast<double>(head_size) * scores(batch, count);
+  }
+};
 
 struct BlockSpec {
   std::string kind;  // by which the maker of blocks knows it
@@ -73,7 +94,8 @@ struct BlockSpec {
   std::string last_part = {};            // of it, that makes its output: "mlp/fc2"
   int stream = 0;                        // that it works on
   index_t parameters = 0;                // of its own: those of its table are not
-  BlockFlops flops = {};
+  std::vector<ProductFlops> products = {};
+  std::vector<AttentionSpec> attention = {};
   int objective = -1;  // that it adds to; -1: none
   // Whether its forward pass in training has the products of its backward pass with it,
   // and adds to the gradient of its table: d_logits are known as soon as the loss is.
@@ -93,9 +115,14 @@ struct BlockSpec {
   }
   // Without an input it has no gradient to hand on.
   bool is_source() const { return reads.empty(); }
-  // FLOPs of a forward pass over one sample of `sequence` tokens.
-  double forward_flops(index_t sequence,
+  // FLOPs of a forward pass over one sample, whose streams are as long as `batch` says;
+  // and of attention in it.
+  double forward_flops(const BatchSpec& batch,
                        AttentionCount count = AttentionCount::full) const;
+  double attention_flops(const BatchSpec& batch,
+                         AttentionCount count = AttentionCount::full) const;
+  // Scores of all its attention, of one sample.
+  double attention_scores(const BatchSpec& batch) const;
 };
 
 // A loss that training minimises: weight * sum of w loss / sum of w, over the positions
@@ -156,6 +183,8 @@ struct Blueprint {
   index_t layers_in(const BlockRange& range) const;
   const SharedTable& table(const std::string& name) const;
   const SharedTable& vocabulary_table() const { return table(vocabulary); }
+  // Attention of the blocks, each kind of it once.
+  std::vector<AttentionSpec> attention() const;
   // The first objective that predicts words: perplexity and bits are of it.
   std::size_t objective_over_words() const;
   // The blocks that use a table, ascending.
@@ -169,10 +198,13 @@ struct Blueprint {
 
   // Throws Error where the list contradicts itself: a tensor that is read and not there,
   // one that nobody reads, an objective that no block makes, or one that a layer makes,
-  // which would count twice where the layer is made again.
+  // which would count twice where the layer is made again; or a field that does not say
+  // how large its numbers are.
   void check() const;
 
  private:
+  void check_fields() const;
+  void check_streams(const BlockSpec& block) const;
   void check_objectives() const;
 };
 

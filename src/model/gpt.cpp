@@ -5,6 +5,8 @@
 
 #include "base/error.hpp"
 #include "base/types.hpp"
+#include "kernels/attention.hpp"
+#include "tensor/batch_spec.hpp"
 
 namespace trireme::model {
 
@@ -15,12 +17,19 @@ index_t qkv_columns(const Architecture& a) {
   return (a.heads + 2 * a.kv_heads) * a.head_elements();
 }
 
-BlockFlops layer_flops(const Architecture& a) {
+ProductFlops layer_products(const Architecture& a) {
   const auto h = static_cast<double>(a.hidden);
   const auto queries = static_cast<double>(a.heads * a.head_elements());
   const double weights = h * static_cast<double>(qkv_columns(a)) + queries * h +
                          (a.is_gated() ? 3 : 2) * h * static_cast<double>(a.ffn_hidden);
-  return {.per_token = 2 * weights, .per_token_and_key = 4 * queries};
+  return {.flops = 2 * weights};
+}
+
+AttentionSpec layer_attention(const Architecture& a) {
+  return {.heads = a.heads,
+          .kv_heads = a.kv_heads,
+          .head_size = a.head_elements(),
+          .mask = kernels::MaskKind::causal};
 }
 
 // A norm's parameters, with the bias where there are biases: RMSNorm has none.
@@ -48,18 +57,17 @@ index_t position_parameters(const Architecture& a) {
 
 Blueprint gpt_blueprint(const Architecture& a) {
   const Border hidden = {{"hidden", 0, a.hidden}};
-  Blueprint blueprint{.architecture = a,
-                      .batch = {.streams = {{"text", a.sequence, "positions"}},
-                                .fields = {{"tokens"},
-                                           {"positions"},
-                                           {"labels"},
-                                           {"loss_mask", DType::float32}}},
-                      .objectives = {{.name = "loss",
-                                      .weight = 1.0,
-                                      .mask = "loss_mask",
-                                      .labels = "labels"}},
-                      .decoded = {.tokens = "tokens", .positions = "positions"},
-                      .vocabulary = "embedding/word"};
+  Blueprint blueprint{
+      .architecture = a,
+      .batch = {.streams = {{"text", a.sequence}},
+                .fields = {{.name = "tokens", .below = a.vocab},
+                           {.name = "positions", .holds = Holds::places},
+                           {.name = "labels", .below = a.vocab},
+                           {.name = "loss_mask", .holds = Holds::weights}}},
+      .objectives =
+          {{.name = "loss", .weight = 1.0, .mask = "loss_mask", .labels = "labels"}},
+      .decoded = {.tokens = "tokens", .positions = "positions"},
+      .vocabulary = "embedding/word"};
   blueprint.blocks.push_back({.kind = "embedding",
                               .name = "embedding",
                               .border = hidden,
@@ -78,7 +86,8 @@ Blueprint gpt_blueprint(const Architecture& a) {
                                 .fields = {},
                                 .last_part = "mlp/fc2",
                                 .parameters = layer_parameters(a),
-                                .flops = layer_flops(a)});
+                                .products = {layer_products(a)},
+                                .attention = {layer_attention(a)}});
   }
   const index_t words = a.vocab * a.hidden;
   blueprint.blocks.push_back(
@@ -90,7 +99,7 @@ Blueprint gpt_blueprint(const Architecture& a) {
        .fields = {"labels", "loss_mask"},
        .table = "embedding/word",
        .parameters = norm_parameters(a) + (a.tie_embeddings ? index_t{0} : words),
-       .flops = {.per_token = 2.0 * static_cast<double>(words)},
+       .products = {{.flops = 2.0 * static_cast<double>(words)}},
        .objective = 0,
        .gradients_in_forward = true});
   blueprint.tables.push_back({.name = "embedding/word",

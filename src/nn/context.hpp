@@ -3,9 +3,12 @@
 //
 // Activations are (s, b, h) flattened to (s * b, h): row r is position r / b of sample r
 // % b. With sequence parallelism each rank of the tensor group has, outside the
-// tensor-parallel regions, a run of s / t positions: its *local* rows.
+// tensor-parallel regions, a run of s / t positions: its *local* rows. Of a stream that
+// is not split, such as the few words that a model predicts, each of them has all rows.
 #ifndef TRIREME_NN_CONTEXT_HPP_
 #define TRIREME_NN_CONTEXT_HPP_
+
+#include <limits>
 
 #include "base/exec.hpp"
 #include "comm/group.hpp"
@@ -32,6 +35,7 @@ enum class WeightPass { now, later };
 
 // What a forward pass does not keep: it is made again, to the bit, where it is used.
 struct Recompute {
+  static constexpr index_t kAllLayers = std::numeric_limits<index_t>::max();
   // Layers, from a chunk's first, that keep their input only (Chen et al. 2016).
   index_t layers = 0;
   // What a pass over rows can make again is not kept by any layer: the outputs of both
@@ -56,8 +60,8 @@ struct Context {
   comm::Request* objective_counts = nullptr;
   Mode mode = Mode::training;
   Gradients gradients = Gradients::taken;  // never in an evaluation
-  bool sequence_parallel = false;
-  ParamUse* params = nullptr;  // who is told what is in use
+  bool splits_sequence = false;            // the run is sequence-parallel
+  ParamUse* params = nullptr;              // who is told what is in use
   Recompute recompute = {};
   kernels::AttentionLibrary attention = kernels::AttentionLibrary::own;
   int stream = 0;  // that rows are of
@@ -98,13 +102,15 @@ struct Context {
   index_t samples() const { return batch.samples; }               // b
   index_t sequence() const { return batch.at(stream).sequence; }  // s
   index_t rows() const { return sequence() * samples(); }
+  // Whether this rank has a part of the rows outside the tensor-parallel regions.
+  bool sequence_parallel() const { return splits_sequence && batch.at(stream).is_split; }
   index_t local_sequence() const {
-    return sequence_parallel ? sequence() / groups.tensor->size() : sequence();
+    return sequence_parallel() ? sequence() / groups.tensor->size() : sequence();
   }
   index_t local_rows() const { return local_sequence() * samples(); }
   // Position of the first local row.
   index_t sequence_begin() const {
-    return sequence_parallel ? local_sequence() * groups.tensor->rank() : 0;
+    return sequence_parallel() ? local_sequence() * groups.tensor->rank() : 0;
   }
 
  private:
@@ -128,10 +134,14 @@ struct Builder {
   ParamRegistry& registry;
   const ParamBuffer<T>& params;
   const comm::ProcessGroups& groups;
+  // Whether the stream is split along the sequence on whose rows the layer works: of one
+  // that is not, every tensor rank has the whole gradient.
+  bool is_split = true;
 
   int tensor_size() const { return groups.tensor->size(); }
   int tensor_rank() const { return groups.tensor->rank(); }
   ParamRef<T> add(ParamSpec spec) const {
+    spec.in_sequence_region = spec.in_sequence_region && is_split;
     return ParamRef<T>(registry, params, std::move(spec));
   }
 };

@@ -91,7 +91,7 @@ Embedding<T>::Embedding(const Builder<T>& builder, const config::ModelConfig& co
 template <class T>
 View1<const std::int32_t> Embedding<T>::local(const Context& context,
                                               View1<const std::int32_t> ids) const {
-  if (!context.sequence_parallel) return ids;
+  if (!context.sequence_parallel()) return ids;
   // A shape-only pass has no memory to point into.
   const std::int32_t* first =
       ids.data() == nullptr ? nullptr

@@ -29,7 +29,7 @@ struct GatheredRows {
 template <class T>
 GatheredRows<T> start_gather_rows(const Context& context, View2<const T> x, Arena& arena,
                                   comm::Site site) {
-  if (!context.sequence_parallel) return {x, {}};
+  if (!context.sequence_parallel()) return {x, {}};
   const auto whole = arena.matrix<T>(Category::hidden, context.rows(),
                                      static_cast<index_t>(x.extent(1)));
   return {whole, context.groups.tensor->start_all_gather(context.exec, comm::span_of(x),
@@ -51,7 +51,7 @@ comm::Request start_reduce_rows(const Context& context, View2<T> y, Arena& arena
                                 Category category, comm::Site site,
                                 const Compute& compute) {
   comm::Group& tensor = *context.groups.tensor;
-  if (!context.sequence_parallel) {
+  if (!context.sequence_parallel()) {
     compute(y);
     return tensor.start_all_reduce(context.exec, comm::span_of(y), comm::Op::sum, site);
   }

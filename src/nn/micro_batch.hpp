@@ -21,11 +21,12 @@ struct Stream {
   index_t sequence = 1;  // s
   // Fields with its tokens' positions and its samples' lengths; -1: there is none.
   int positions = -1, lengths = -1;
+  bool is_split = true;  // by sequence parallelism
 };
 
 class MicroBatch {
  public:
-  static constexpr std::size_t kMostStreams = 2;
+  static constexpr std::size_t kMostStreams = 3;
 
   MicroBatch() = default;
   // One stream of `sequence` positions, without fields.
@@ -39,15 +40,16 @@ class MicroBatch {
         "a batch of {} and {}; there is room for {} and {}",
         format_plural(spec.streams.size(), "stream"),
         format_plural(spec.fields.size(), "field"), kMostStreams, kMostFields);
-    const auto index = [&](const std::string& name) {
-      return name.empty() ? -1 : static_cast<int>(spec.field(name));
-    };
     for (std::size_t i = 0; i < spec.streams.size(); ++i) {
-      const StreamSpec& stream = spec.streams[i];
-      streams[i] = {stream.sequence, index(stream.positions), index(stream.lengths)};
+      streams[i].sequence = spec.streams[i].sequence;
+      streams[i].is_split = spec.streams[i].is_split;
     }
     for (std::size_t i = 0; i < spec.fields.size(); ++i) {
-      set(i, nullptr, spec.elements(spec.fields[i], samples));
+      const FieldSpec& field = spec.fields[i];
+      Stream& stream = streams.at(extent(field.stream));
+      if (field.holds == Holds::places) stream.positions = static_cast<int>(i);
+      if (field.holds == Holds::lengths) stream.lengths = static_cast<int>(i);
+      set(i, nullptr, spec.elements(field, samples));
     }
   }
 

@@ -79,7 +79,7 @@ void TransformerLayer<T>::forward(const Context& context, View2<const T> x, View
 template <class T>
 bool TransformerLayer<T>::keeps_copy(const Context& context,
                                      WeightPass weight_pass) const {
-  return weight_pass == WeightPass::later && !context.sequence_parallel;
+  return weight_pass == WeightPass::later && !context.sequence_parallel();
 }
 
 template <class T>

@@ -396,10 +396,10 @@ std::string DryRun::step_text() const {
                        deck.batch.micro,
                        format_plural(deck.parallel.data, "data-parallel rank")));
   out += line("tokens", format_grouped(deck.batch.global * deck.model.sequence));
-  if (const std::string name = step::attention_name(deck); !name.empty()) {
-    out += line("attention", name);
-  }
   if (knows_size()) {
+    if (const std::string name = step::attention_name(deck); !name.empty()) {
+      out += line("attention", name);
+    }
     out += line("model FLOPs",
                 fmt::format("{} (attention counted in full; causal: {})",
                             format_count(model_flops), format_count(model_flops_causal)));
@@ -420,7 +420,7 @@ std::string DryRun::step_text() const {
 std::string DryRun::text() const {
   std::string out = headline();
   for (const check::NotChecked& path : not_checked) out += wrap_lines(path.text()) + "\n";
-  const std::string own = step::own_attention_note(deck);
+  const std::string own = knows_size() ? step::own_attention_note(deck) : "";
   if (!own.empty()) out += wrap_lines(own) + "\n";
   return out + model_text() + step_text() + memory_text() + messages_text();
 }

@@ -37,15 +37,15 @@ using config::PipelineSchedule;
 using config::Recompute;
 using schedule::PipelineShape;
 
-// Scores of attention that are written to memory: softmax and what dropout leaves of it,
-// 16 bits each, and the mask of dropout (Korthikanti et al. 2022, section 4.1: 5 a s^2
-// b).
-double scores_of_layer(const Machine& machine, const config::Deck& layout) {
+// Bytes of a micro-batch, of so many scores of a sample, where they are written to
+// memory: softmax and what dropout leaves of it, 16 bits each, and the mask of dropout
+// (Korthikanti et al. 2022, section 4.1: 5 a s^2 b).
+double bytes_of_scores(const Machine& machine, const config::Deck& layout,
+                       double scores) {
   if (machine.software.attention == AttentionKind::fused) return 0.0;
-  const config::ModelConfig& model = layout.model;
   const double element = layout.precision.compute == config::Precision::fp32 ? 4.0 : 2.0;
-  return (2.0 * element + 1.0) * as_double(layout.batch.micro * model.heads) *
-         as_double(model.sequence) * as_double(model.sequence) / layout.parallel.tensor;
+  return (2.0 * element + 1.0) * as_double(layout.batch.micro) * scores /
+         layout.parallel.tensor;
 }
 
 // Of so many layers of a chunk, those that are made again as a whole; the others, where
@@ -65,17 +65,28 @@ index_t again_layers(const config::Deck& layout, index_t layers) {
                                                          : full_layers(layout, layers);
 }
 
-// Scores that a stage keeps beside what its plan has.
+// Bytes of scores that a stage keeps beside what its plan has: of blocks that are not
+// made again, and for a while those of one that is.
 double scores_of_stage(const Machine& machine, const config::Deck& deck,
                        const step::ModelPart& part, const step::MemoryPlan& plan) {
-  const double scores = scores_of_layer(machine, deck);
-  double kept = again_layers(deck, deck.model.layers) > 0 ? scores : 0.0;
+  const model::Blueprint& blueprint = part.blueprint;
+  double kept = 0.0, most_again = 0.0;
   for (std::size_t chunk = 0; chunk < part.ranges.size(); ++chunk) {
-    const index_t layers = part.blueprint.layers_in(part.ranges[chunk]);
-    kept += plan.workspace.slots.at(chunk) *
-            as_double(layers - again_layers(deck, layers)) * scores;
+    const model::BlockRange& range = part.ranges[chunk];
+    const index_t again = again_layers(deck, blueprint.layers_in(range));
+    index_t layer = 0;
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      const model::BlockSpec& block = blueprint.blocks[i];
+      const double bytes =
+          bytes_of_scores(machine, deck, block.attention_scores(blueprint.batch));
+      if (block.is_layer && layer++ < again) {
+        most_again = std::max(most_again, bytes);
+      } else {
+        kept += plan.workspace.slots.at(chunk) * bytes;
+      }
+    }
   }
-  return kept;
+  return kept + most_again;
 }
 
 LayoutMemory memory_of(const step::MemoryPlan& plan, double reserved) {
@@ -168,6 +179,15 @@ struct MemoryModel::Kind {
   const std::vector<index_t>& split;
 };
 
+MemoryModel::MemoryModel(const config::Deck& deck) {
+  const model::Blueprint blueprint = model::make_blueprint(deck.model);
+  double scores = 0.0;
+  for (const model::BlockSpec& block : blueprint.blocks) {
+    if (block.is_layer) scores += block.attention_scores(blueprint.batch);
+  }
+  layer_scores_ = scores / as_double(blueprint.layer_count());
+}
+
 // A step of more micro-batches than these repeats itself in its middle, but for one that
 // has them all in flight.
 auto MemoryModel::slots_of(const config::Deck& layout, int stage) -> const Slots& {
@@ -194,7 +214,7 @@ LayoutMemory MemoryModel::stage_memory(const Kind& kind, int stage) {
   // Of a narrow type there are 4 bytes of master weights and 2 of a copy.
   const double kept =
       is_narrow ? (2.0 * shares.master + shares.copy) / 3.0 : shares.master;
-  const double scores = scores_of_layer(machine, layout);
+  const double scores = bytes_of_scores(machine, layout, layer_scores_);
   LayoutMemory memory{.scratch = 0.0, .reserved = machine.device.reserved};
   const Slots& slots = slots_of(layout, stage);
   double most_held = 0.0, own_elements = 0.0;
@@ -223,7 +243,7 @@ LayoutMemory MemoryModel::stage_memory(const Kind& kind, int stage) {
   }
   memory.activations += most_held;  // of the pass that is under way
   memory.scratch += workload.layer.memory.scratch;
-  if (again_layers(layout, layout.model.layers) > 0) memory.scratch += scores;
+  if (layout.memory.recompute != Recompute::none) memory.scratch += scores;
   memory.other += slots.buffers * border_bytes(workload, layout);
   memory.other += zero_buffers(layout, workload.layer.elements, own_elements, is_narrow);
   return memory;

@@ -31,6 +31,9 @@ struct LayoutMemory {
 // again.
 class MemoryModel {
  public:
+  // `deck`: the model.
+  explicit MemoryModel(const config::Deck& deck);
+
   // `split`: layers of each piece.
   LayoutMemory of(const Machine& machine, Workloads& workloads,
                   const config::Deck& layout, const std::vector<index_t>& split);
@@ -54,6 +57,7 @@ class MemoryModel {
   const Slots& slots_of(const config::Deck& layout, int stage);
   LayoutMemory stage_memory(const Kind& kind, int stage);
 
+  double layer_scores_ = 0.0;  // of attention, of a sample: of a layer in the mean
   std::map<SlotsKey, Slots> slots_;
 };
 

@@ -132,15 +132,15 @@ PerformanceModel::PerformanceModel(Machine machine, const config::Deck& deck)
       attention_{.sequence = deck.model.sequence,
                  .head_elements = deck.model.head_elements(),
                  .type = step::compute_type(deck)},
-      workloads_(deck) {
+      workloads_(deck),
+      memory_model_(deck) {
   const model::Blueprint blueprint = model::make_blueprint(deck.model);
   model_flops_ = blueprint.model_flops();
   parameters_ = as_double(blueprint.parameter_count());
   for (const model::BlockSpec& block : blueprint.blocks) {
     if (!block.is_layer) continue;
-    const index_t s = blueprint.batch.streams.at(extent(block.stream)).sequence;
-    layers_forward_ += block.forward_flops(s);
-    attention_forward_ += as_double(s) * as_double(s) * block.flops.per_token_and_key;
+    layers_forward_ += block.forward_flops(blueprint.batch);
+    attention_forward_ += block.attention_flops(blueprint.batch);
   }
 }
 

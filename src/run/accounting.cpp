@@ -58,13 +58,14 @@ double padding_flops(const model::Blueprint& blueprint, index_t ranks) {
   const index_t words = (table.rows + ranks - 1) / ranks;
   const index_t rows = (words + nn::kVocabularyMultiple - 1) / nn::kVocabularyMultiple *
                        nn::kVocabularyMultiple * ranks;
-  const auto is_head = [&](const model::BlockSpec& block) {
-    return block.objective >= 0 && block.table == table.name;
-  };
-  const auto heads = std::ranges::count_if(blueprint.blocks, is_head);
+  index_t positions = 0;
+  for (const model::BlockSpec& block : blueprint.blocks) {
+    if (block.objective < 0 || block.table != table.name) continue;
+    positions += blueprint.batch.streams.at(extent(block.stream)).sequence;
+  }
   constexpr double kFlops = 3 * 2;
-  return kFlops * static_cast<double>(heads * (rows - table.rows) * table.columns) *
-         static_cast<double>(blueprint.architecture.sequence);
+  return kFlops * static_cast<double>((rows - table.rows) * table.columns) *
+         static_cast<double>(positions);
 }
 
 // Of ranks that share a host or a device one reads its energy.

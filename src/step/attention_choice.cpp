@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "base/device.hpp"
 #include "base/exec.hpp"
@@ -30,7 +31,12 @@ namespace {
 // takes.
 bool suits_cudnn(const AttentionFacts& facts) {
   return facts.is_narrow && !facts.has_dropout && facts.has_cudnn_heads &&
-         facts.has_cudnn && facts.is_proven;
+         facts.has_cudnn_masks && facts.has_cudnn && facts.is_proven;
+}
+
+// As the call of the library takes them (kernels/cudnn_attention.cpp).
+bool has_cudnn_mask(kernels::MaskKind mask) {
+  return mask == kernels::MaskKind::none || mask == kernels::MaskKind::causal;
 }
 
 bool takes_too_much(const AttentionFacts& facts) {
@@ -66,24 +72,39 @@ bool takes_cudnn(const AttentionFacts& facts) {
   return wants_cudnn(facts) && (facts.is_found || facts.asked == AttentionKernels::cudnn);
 }
 
-std::size_t cudnn_scratch(const config::Deck& deck) {
-  const config::ModelConfig& model = deck.model;
-  return kernels::cudnn_scratch_bytes({.batch = deck.batch.micro,
-                                       .q_length = model.sequence,
-                                       .kv_length = model.sequence,
-                                       .heads = model.heads / deck.parallel.tensor,
-                                       .kv_heads = model.kv_heads / deck.parallel.tensor,
-                                       .head_dim = model.head_elements()},
-                                      deck.run.deterministic);
+std::size_t cudnn_scratch(const model::Blueprint& blueprint, const config::Deck& deck) {
+  const auto length = [&](int stream) {
+    return blueprint.batch.streams.at(extent(stream)).sequence;
+  };
+  std::size_t most = 0;
+  for (const model::AttentionSpec& of : blueprint.attention()) {
+    const kernels::AttentionDesc desc{.batch = deck.batch.micro,
+                                      .q_length = length(of.queries),
+                                      .kv_length = length(of.keys),
+                                      .heads = of.heads / deck.parallel.tensor,
+                                      .kv_heads = of.kv_heads / deck.parallel.tensor,
+                                      .head_dim = of.head_size};
+    most = std::max(most, kernels::cudnn_scratch_bytes(desc, deck.run.deterministic));
+  }
+  return most;
 }
 
 AttentionFacts attention_facts(const config::Deck& deck) {
+  return attention_facts(model::make_blueprint(deck.model), deck);
+}
+
+AttentionFacts attention_facts(const model::Blueprint& blueprint,
+                               const config::Deck& deck) {
+  const std::vector<model::AttentionSpec> all = blueprint.attention();
   AttentionFacts facts;
   facts.asked = deck.precision.attention;
   facts.is_narrow = deck.precision.compute != config::Precision::fp32;
   facts.has_dropout = deck.model.attention_dropout > 0.0;
-  facts.has_cudnn_heads = kernels::has_cudnn_heads(deck.model.head_elements());
-  facts.scratch_bytes = cudnn_scratch(deck);
+  facts.has_cudnn_heads = std::ranges::all_of(all, kernels::has_cudnn_heads,
+                                              &model::AttentionSpec::head_size);
+  facts.has_cudnn_masks =
+      std::ranges::all_of(all, has_cudnn_mask, &model::AttentionSpec::mask);
+  facts.scratch_bytes = cudnn_scratch(blueprint, deck);
   facts.has_cudnn = kernels::has_cudnn_attention();
   facts.is_proven = std::ranges::find(kernels::kCudnnProvenOn, built_capability()) !=
                     kernels::kCudnnProvenOn.end();

@@ -11,6 +11,7 @@
 #include "config/deck.hpp"
 #include "config/enums.hpp"
 #include "kernels/attention.hpp"
+#include "model/blueprint.hpp"
 #include "step/product_ways.hpp"
 
 namespace trireme::step {
@@ -26,7 +27,8 @@ struct AttentionFacts {
   // Of the run.
   bool is_narrow = false;         // it computes in 16 bits
   bool has_dropout = false;       // of attention's probabilities
-  bool has_cudnn_heads = false;   // kernels::has_cudnn_heads()
+  bool has_cudnn_heads = false;   // all attention: kernels::has_cudnn_heads()
+  bool has_cudnn_masks = false;   // and each has a mask that the library has
   std::size_t scratch_bytes = 0;  // cudnn_scratch()
   // Of the build.
   bool has_cudnn = false;
@@ -40,11 +42,13 @@ struct AttentionFacts {
 bool wants_cudnn(const AttentionFacts& facts);
 bool takes_cudnn(const AttentionFacts& facts);
 
-// What cuDNN's backward pass takes at most on one rank, for its heads of a micro-batch:
-// kernels::cudnn_scratch_bytes().
-std::size_t cudnn_scratch(const config::Deck& deck);
-// Of this build and this machine.
+// What cuDNN's backward pass takes at most on one rank, for its heads of a micro-batch of
+// the attention that takes most: kernels::cudnn_scratch_bytes().
+std::size_t cudnn_scratch(const model::Blueprint& blueprint, const config::Deck& deck);
+// Of this build and this machine; of the deck's model, or of `blueprint`.
 AttentionFacts attention_facts(const config::Deck& deck);
+AttentionFacts attention_facts(const model::Blueprint& blueprint,
+                               const config::Deck& deck);
 kernels::AttentionLibrary attention_library(const config::Deck& deck);
 
 // What records and people are told: "cuDNN 9.19.0 (deterministic)", "own kernels".

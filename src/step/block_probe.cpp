@@ -9,14 +9,16 @@
 #include "step/block_probe.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <limits>
+#include <vector>
 
 #include <fmt/ranges.h>
 
 #include "base/exec.hpp"
 #include "comm/communicator.hpp"
-#include "kernels/initialize.hpp"
+#include "kernels/step_state.hpp"
 #include "model/chunk.hpp"
 #include "nn/context.hpp"
 #include "step/deck_model.hpp"
@@ -32,25 +34,27 @@ using schedule::PieceCost;
 template <class T>
 class BlockProbe {
  public:
-  BlockProbe(const ModelPart& part, std::size_t block, const config::Deck& deck)
-      : chunk_(nn::Builder<T>{registry_, params_, part.groups}, part.blueprint,
-               {block, block + 1}),
+  BlockProbe(const ModelState<T>& state, std::size_t block, const config::Deck& deck)
+      : chunk_(nn::Builder<T>{registry_, params_, state.groups}, state.blueprint,
+               {block, block + 1}, state.make),
         weight_pass_(deck.parallel.schedule == config::PipelineSchedule::zero_bubble
                          ? model::WeightPass::later
                          : model::WeightPass::now),
         context_{
             .exec = exec_,
-            .groups = part.groups,
+            .groups = state.groups,
             .step = kernels::StepStateView(state_.data()),
             .saved = &saved_,
             .scratch = scratch_,
             .held = held_,
-            .batch = step_shape(deck).micro_batch(part.blueprint.batch),
+            .batch = step_shape(deck).micro_batch(state.blueprint.batch),
             .totals = totals_,
-            .sequence_parallel = deck.parallel.sequence && part.groups.tensor->size() > 1,
+            .splits_sequence = deck.parallel.sequence && state.groups.tensor->size() > 1,
             .recompute = {.selective = step_shape(deck).recompute.selective},
             .attention = step_shape(deck).attention} {
-    allocate(part.blueprint, make_exec(deck));
+    allocate(make_exec(deck));
+    fill_batch(step_shape(deck).batch_spec(state.blueprint.batch),
+               state.blueprint.fields_of(chunk_.range()));
   }
 
   // The shortest of several rounds on this rank.
@@ -70,7 +74,7 @@ class BlockProbe {
 
  private:
   // Arenas as large as a pass on shapes alone says.
-  void allocate(const model::Blueprint& blueprint, const Exec& device) {
+  void allocate(const Exec& device) {
     exec_ = Exec::shape_only();
     run();
     exec_ = device;
@@ -82,7 +86,6 @@ class BlockProbe {
       *arena = Arena(at, bytes);
       at += bytes;
     }
-    fill_batch(blueprint);
     in_ = DeviceArray<T>("probe's border", elements(chunk_.border_in()));
     d_in_ = DeviceArray<T>("probe's border", elements(chunk_.border_in()));
     out_ = DeviceArray<T>("probe's border", elements(chunk_.border_out()));
@@ -92,46 +95,19 @@ class BlockProbe {
     params_.refresh_compute(exec_);
   }
 
-  // All positions count. Rows of the block's table are looked up all over, as in a text,
-  // and few of them twice; the fields of positions go from 0 on.
-  void fill_batch(const model::Blueprint& blueprint) {
-    const std::vector<std::size_t> fields = blueprint.fields_of(chunk_.range());
-    index_t most = 0;
-    for (const std::size_t field : fields) {
-      most = std::max(most, context_.batch.elements(field));
-    }
-    ids_ = DeviceArray<std::int32_t>("probe's ids", extent(most));
-    positions_ = DeviceArray<std::int32_t>("probe's positions", extent(most));
-    const std::vector<StreamSpec>& streams = blueprint.batch.streams;
-    const index_t samples = context_.samples();
-    lengths_ =
-        DeviceArray<std::int32_t>("probe's lengths", streams.size() * extent(samples));
-    ones_ = DeviceArray<float>("probe's weights", extent(most));
-    const model::BlockSpec& block = blueprint.blocks[chunk_.range().begin];
-    const index_t rows = block.table.empty() ? 1 : blueprint.table(block.table).rows;
-    const auto ids = Kokkos::create_mirror_view(ids_);
-    const auto positions = Kokkos::create_mirror_view(positions_);
-    const auto lengths = Kokkos::create_mirror_view(lengths_);
-    for (std::size_t i = 0; i < lengths.extent(0); ++i) {  // of samples without padding
-      lengths(i) = static_cast<std::int32_t>(streams[i / extent(samples)].sequence);
-    }
-    for (index_t i = 0; i < most; ++i) {
-      ids(extent(i)) = static_cast<std::int32_t>(i * 7919 % rows);
-      positions(extent(i)) = static_cast<std::int32_t>(i / samples);
-    }
-    copy(exec_, ids_, ids);
-    copy(exec_, positions_, positions);
-    copy(exec_, lengths_, lengths);
-    exec_.fence("trireme::step::BlockProbe");  // all are read
-    kernels::fill(exec_, View1<float>(ones_.data(), extent(most)), 1.0f);
-    for (const std::size_t field : fields) {
-      const FieldSpec& spec = blueprint.batch.fields[field];
-      const StreamSpec& stream = streams[extent(spec.stream)];
-      const void* data = ids_.data();
-      if (spec.type == DType::float32) data = ones_.data();
-      if (spec.name == stream.positions) data = positions_.data();
-      if (spec.name == stream.lengths) data = lengths_.data() + spec.stream * samples;
-      context_.batch.set(field, data, context_.batch.elements(field));
+  void fill_batch(const BatchSpec& batch, const std::vector<std::size_t>& fields) {
+    for (const std::size_t index : fields) {
+      const index_t count = context_.batch.elements(index);
+      const DeviceArray<std::int32_t>& memory =
+          fields_.emplace_back("probe's field", extent(count));
+      const auto host = Kokkos::create_mirror_view(memory);
+      for (index_t i = 0; i < count; ++i) {
+        host(extent(i)) =
+            probed_element(batch, batch.fields[index], i, context_.samples());
+      }
+      copy(exec_, memory, host);
+      exec_.fence("trireme::step::BlockProbe");  // it is read
+      context_.batch.set(index, memory.data(), count);
     }
   }
 
@@ -178,20 +154,47 @@ class BlockProbe {
   DeviceArray<double> totals_{"probe's totals", 2 * kernels::kMostObjectives};
   Arena saved_, scratch_, held_;
   DeviceArray<std::byte> memory_;
-  DeviceArray<std::int32_t> ids_, positions_, lengths_;
-  DeviceArray<float> ones_;
+  std::vector<DeviceArray<std::int32_t>> fields_;
   DeviceArray<T> in_, d_in_, out_, d_out_;
   nn::Context context_;  // refers to the members above
 };
 
 }  // namespace
 
-template <class T>
-PieceCost time_block(const ModelPart& part, std::size_t block, const config::Deck& deck) {
-  return BlockProbe<T>(part, block, deck).shortest();
+std::int32_t probed_element(const BatchSpec& batch, const FieldSpec& field, index_t i,
+                            index_t samples) {
+  const auto positions = [&](int stream) {
+    return batch.streams.at(extent(stream)).sequence;
+  };
+  const auto number = [](index_t value) { return static_cast<std::int32_t>(value); };
+  const index_t position = i / samples;
+  switch (field.holds) {
+    case Holds::words:
+    case Holds::classes:
+      return number(i * 7919 % std::max(field.below, index_t{1}));
+    case Holds::places:
+      return number(position);
+    case Holds::lengths:
+      return number(positions(field.stream));
+    case Holds::rows: {
+      const index_t all = positions(field.stream), of = positions(field.rows_of);
+      if (all <= of) return number(position * of / all);
+      return number(position < of ? position : index_t{-1});
+    }
+    case Holds::weights:
+      break;
+  }
+  return std::bit_cast<std::int32_t>(1.0f);
 }
-#define TRIREME_INSTANTIATE(T) \
-  template PieceCost time_block<T>(const ModelPart&, std::size_t, const config::Deck&);
+
+template <class T>
+PieceCost time_block(const ModelState<T>& state, std::size_t block,
+                     const config::Deck& deck) {
+  return BlockProbe<T>(state, block, deck).shortest();
+}
+#define TRIREME_INSTANTIATE(T)                                        \
+  template PieceCost time_block<T>(const ModelState<T>&, std::size_t, \
+                                   const config::Deck&);
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -3,19 +3,29 @@
 #ifndef TRIREME_STEP_BLOCK_PROBE_HPP_
 #define TRIREME_STEP_BLOCK_PROBE_HPP_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
+#include "base/types.hpp"
 #include "comm/process_groups.hpp"
 #include "config/deck.hpp"
 #include "schedule/balance.hpp"
 #include "step/model_state.hpp"
+#include "tensor/batch_spec.hpp"
 
 namespace trireme::step {
+
+// Element i of a field of a micro-batch of so many samples, made up; of weights its bits.
+// All positions are real, and count. Words are looked up all over their table, as in a
+// text, and few of them twice; rows are all over their stream.
+std::int32_t probed_element(const BatchSpec& batch, const FieldSpec& field, index_t i,
+                            index_t samples);
 
 // Seconds of the passes of one micro-batch through a block, in the type T that the model
 // computes in. On the ranks of a tensor group together.
 template <class T>
-schedule::PieceCost time_block(const ModelPart& part, std::size_t block,
+schedule::PieceCost time_block(const ModelState<T>& state, std::size_t block,
                                const config::Deck& deck);
 
 // Seconds of the passes of one micro-batch through each block. Collective over the world:

@@ -103,8 +103,8 @@ nn::Recompute recompute(const config::Deck& deck) {
   nn::Recompute result;
   result.selective = memory.recompute == config::Recompute::selective;
   if (memory.recompute == config::Recompute::full) {
-    result.layers =
-        memory.recompute_layers == 0 ? deck.model.layers : memory.recompute_layers;
+    result.layers = memory.recompute_layers == 0 ? nn::Recompute::kAllLayers
+                                                 : memory.recompute_layers;
   }
   return result;
 }

@@ -88,8 +88,7 @@ schedule::ModelCost modelled_cost(const model::Blueprint& blueprint,
                                   const StepShape& shape) {
   const BatchSpec batch = shape.batch_spec(blueprint.batch);
   const auto flops = [&](const model::BlockSpec& block) {
-    return block.forward_flops(batch.streams.at(extent(block.stream)).sequence,
-                               model::AttentionCount::causal);
+    return block.forward_flops(batch, model::AttentionCount::causal);
   };
   double layer = 1.0;  // the costliest
   for (const model::BlockSpec& block : blueprint.blocks) {

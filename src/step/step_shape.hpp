@@ -40,7 +40,7 @@ inline std::size_t bytes_of_field(const BatchSpec& spec, std::size_t field,
                                   index_t samples) {
   constexpr std::size_t kAlignment = 64;
   const FieldSpec& of = spec.fields.at(field);
-  const std::size_t bytes = extent(spec.elements(of, samples)) * size_of(of.type);
+  const std::size_t bytes = extent(spec.elements(of, samples)) * size_of(of.type());
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 

@@ -117,7 +117,7 @@ nn::Context TrainStep<T>::plain_context(Arena& saved, Arena& scratch, Arena& hel
           .held = held,
           .batch = shape_.micro_batch(state_.blueprint.batch),
           .mode = nn::Mode::evaluation,
-          .sequence_parallel = state_.sequence_parallel(),
+          .splits_sequence = state_.sequence_parallel(),
           .params = state_.use};
 }
 
@@ -168,8 +168,9 @@ void TrainStep<T>::make_batches() {
   const BatchSpec spec = shape_.batch_spec(state_.blueprint.batch);
   for (const std::size_t index : state_.fields()) {
     const FieldSpec& field = spec.fields[index];
-    fields_.push_back({index, batch_bytes_,
-                       extent(spec.elements(field, shape_.micro)) * size_of(field.type)});
+    fields_.push_back(
+        {index, batch_bytes_,
+         extent(spec.elements(field, shape_.micro)) * size_of(field.type())});
     batch_bytes_ += bytes_of_field(spec, index, shape_.micro);
   }
   if (!is_on_shapes()) staging_ = BatchStaging(batch_bytes_, staging_buffers());
@@ -412,7 +413,7 @@ struct TrainStep<T>::Handler {
             .objective_counts = &step.counts_,
             .mode = mode,
             .gradients = bad == nullptr ? nn::Gradients::taken : nn::Gradients::none,
-            .sequence_parallel = step.state_.sequence_parallel(),
+            .splits_sequence = step.state_.sequence_parallel(),
             .params = &use,
             .recompute = step.shape_.recompute,
             .attention = step.shape_.attention};

@@ -6,9 +6,12 @@
 
 #include "base/error.hpp"
 #include "kernels/accumulate.hpp"
+#include "kernels/cross_entropy.hpp"
 #include "kernels/dropout.hpp"
+#include "kernels/gemm.hpp"
 #include "kernels/reductions.hpp"
 #include "nn/mlp.hpp"
+#include "nn/weight_gradients.hpp"
 
 namespace trireme::test {
 
@@ -21,6 +24,7 @@ using nn::as_const;
 using nn::WeightPass;
 
 constexpr int kText = 0, kSource = 1;  // streams; and what a 'meet' block reads
+constexpr int kMarks = 2;              // a stream that is not split
 
 template <class T>
 void add(const nn::Context& context, View2<const T> a, View1<const T> bias,
@@ -144,9 +148,139 @@ class MlpBlock final : public TestBlock<T> {
   std::vector<Slot> slots_;
 };
 
-// Rows are position r / b of sample r % b. mean (b, c): of x (rows, c) over the positions
-// of each sample that are real, as far as they are among these rows, the first of which
-// is at position `begin`.
+// Rows are position r / b of sample r % b. marks (n, c): of x (rows, c) those that `rows`
+// has, each a position of the same sample, as far as they are here, where the first is at
+// position `begin`; zeros for others.
+template <class T>
+void gather_forward(const Exec& exec, View2<const T> x, View1<const std::int32_t> rows,
+                    index_t samples, index_t begin, View2<T> marks) {
+  const auto c = static_cast<index_t>(x.extent(1));
+  const index_t positions = static_cast<index_t>(x.extent(0)) / samples;
+  const index_t elements = static_cast<index_t>(marks.extent(0)) * c;
+  launch(
+      exec, "trireme::test::gather_forward", elements, KOKKOS_LAMBDA(const index_t i) {
+        const index_t r = i / c, j = i % c, p = rows(r) - begin;
+        const bool is_here = rows(r) >= 0 && p >= 0 && p < positions;
+        marks(r, j) = is_here ? x(p * samples + r % samples, j) : T{0};
+      });
+}
+
+// No two marks of a sample are the same position.
+template <class T>
+void gather_backward(const Exec& exec, View2<const T> d_marks,
+                     View1<const std::int32_t> rows, index_t samples, index_t begin,
+                     View2<T> d_x) {
+  const auto c = static_cast<index_t>(d_x.extent(1));
+  const index_t positions = static_cast<index_t>(d_x.extent(0)) / samples;
+  const index_t elements = static_cast<index_t>(d_marks.extent(0)) * c;
+  launch(
+      exec, "trireme::test::gather_backward", elements, KOKKOS_LAMBDA(const index_t i) {
+        const index_t r = i / c, j = i % c, p = rows(r) - begin;
+        const bool is_here = rows(r) >= 0 && p >= 0 && p < positions;
+        if (is_here) d_x(p * samples + r % samples, j) += d_marks(r, j);
+      });
+}
+
+// Some positions of the source, on every tensor rank.
+template <class T>
+class GatherBlock final : public TestBlock<T> {
+ public:
+  explicit GatherBlock(const Making<T>& making)
+      : rows_(making.blueprint.batch.field(making.spec().fields.at(0))) {}
+
+  void set_slot_count(int) override {}
+
+  void forward(const nn::Context& context, int, const Tensors<T>& in,
+               const Tensors<T>& out) override {
+    const nn::Context source = context.on_stream(kSource);
+    gather_forward<T>(context.exec, in[0], context.ids(rows_), context.samples(),
+                      source.sequence_begin(), out[0]);
+    if (!source.sequence_parallel()) return;
+    context.groups.tensor->all_reduce(context.exec, comm::span_of(out[0]), comm::Op::sum,
+                                      "marks of the source");
+  }
+  // `memory` goes on, and has a gradient.
+  void backward_input(const nn::Context& context, int, const Tensors<T>& d_out,
+                      const Tensors<T>& d_in, WeightPass) override {
+    gather_backward<T>(context.exec, d_out[0], context.ids(rows_), context.samples(),
+                       context.on_stream(kSource).sequence_begin(), d_in[0]);
+  }
+  void backward_weight(const nn::Context&, int) override {}
+
+ private:
+  std::size_t rows_;  // field
+};
+
+// The second objective: a class for each mark, -log softmax(W x)[class].
+template <class T>
+class ClassifyBlock final : public TestBlock<T> {
+ public:
+  explicit ClassifyBlock(const Making<T>& making)
+      : objective_(making.objective()),
+        labels_(making.blueprint.batch.field(making.spec().fields.at(0))),
+        mask_(making.blueprint.batch.field(making.spec().fields.at(1))),
+        weight_(begin_unit(making).add(
+            {.name = making.spec().name + "/weight",
+             .shard = replicated({kMarkClasses, kSourceHidden}),
+             .init = Initializer::normal(making.blueprint.architecture.init_std),
+             .decay = true,
+             .in_sequence_region = true})) {}
+
+  void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
+
+  void forward(const nn::Context& context, int slot, const Tensors<T>& in,
+               const Tensors<T>&) override {
+    using Acc = Accumulator<T>;
+    Slot& of = slots_.at(extent(slot));
+    const index_t rows = context.rows();
+    of.x = in[0];
+    of.logits = context.saved->matrix<T>(Category::logits, rows, kMarkClasses);
+    of.row_max = context.saved->vector<Acc>(Category::logits, rows);
+    of.sums = context.saved->matrix<Acc>(Category::logits, rows, 2);
+    const auto loss = context.saved->vector<Acc>(Category::logits, rows);
+    const auto labels = context.ids(labels_);
+    kernels::linear_forward<T>(context.exec, of.x, weight_.operand(), of.logits);
+    kernels::cross_entropy_row_max_and_sums<T>(context.exec, kAll, as_const(of.logits),
+                                               labels, of.row_max, of.sums);
+    kernels::cross_entropy_loss<T>(context.exec, as_const(of.row_max), as_const(of.sums),
+                                   context.weights(mask_), loss,
+                                   context.totals_of(objective_.index));
+  }
+  void backward_input(const nn::Context& context, int slot, const Tensors<T>&,
+                      const Tensors<T>& d_in, WeightPass weight_pass) override {
+    const Slot& of = slots_.at(extent(slot));
+    kernels::cross_entropy_backward<T>(
+        context.exec, kAll, context.step, objective_, context.ids(labels_),
+        context.weights(mask_), as_const(of.row_max), as_const(of.sums), of.logits);
+    kernels::linear_backward_input<T>(context.exec, as_const(of.logits),
+                                      weight_.operand(), d_in[0]);
+    if (weight_pass == WeightPass::now) backward_weight(context, slot);
+  }
+  void backward_weight(const nn::Context& context, int slot) override {
+    const Slot& of = slots_.at(extent(slot));
+    nn::product_gradient(context.exec, weight_, as_const(of.logits), as_const(of.x));
+  }
+
+ private:
+  static constexpr kernels::VocabRange kAll{0, kMarkClasses};
+  struct Slot {
+    View2<T> x, logits;  // which become their gradient
+    View1<Accumulator<T>> row_max;
+    View2<Accumulator<T>> sums;
+  };
+  static const nn::Builder<T>& begin_unit(const Making<T>& making) {
+    making.builder.registry.begin_unit(making.spec().name);
+    return making.builder;
+  }
+
+  kernels::ObjectiveScale objective_;
+  std::size_t labels_, mask_;  // fields
+  ParamRef<T> weight_;         // (classes, c)
+  std::vector<Slot> slots_;
+};
+
+// mean (b, c): of x (rows, c) over the positions of each sample that are real, as far as
+// they are among these rows, the first of which is at position `begin`.
 template <class T>
 void mean_forward(const Exec& exec, View2<const T> x, View1<const std::int32_t> lengths,
                   index_t begin, View2<T> mean) {
@@ -288,7 +422,7 @@ class MeetBlock final : public TestBlock<T> {
   }
   static void sum_over_sequence(const nn::Context& context, const View2<T>& x,
                                 comm::Site site) {
-    if (!context.sequence_parallel) return;
+    if (!context.sequence_parallel()) return;
     context.groups.tensor->all_reduce(context.exec, comm::span_of(x), comm::Op::sum,
                                       site);
   }
@@ -321,7 +455,8 @@ BlockSpec decoder_layer(const model::Blueprint& blueprint, const model::Blueprin
     block.table = "notes";
   } else {
     block.parameters = gpt.blocks[1].parameters;
-    block.flops = gpt.blocks[1].flops;
+    block.products = gpt.blocks[1].products;
+    block.attention = gpt.blocks[1].attention;
   }
   if (is_last || count == 2) {
     std::erase_if(block.border, [](const auto& of) { return of.name == "memory"; });
@@ -329,26 +464,56 @@ BlockSpec decoder_layer(const model::Blueprint& blueprint, const model::Blueprin
   return block;
 }
 
+// x + mlp(x), of rows of a stream.
+BlockSpec mlp_block(const std::string& name, const char* tensor, int stream,
+                    const model::Border& border, index_t inner) {
+  return {.kind = "mlp",
+          .name = name,
+          .border = border,
+          .reads = {tensor},
+          .makes = {tensor},
+          .stream = stream,
+          .parameters = 2 * kSourceHidden * inner + inner + kSourceHidden,
+          .products = {{.flops = 4.0 * kSourceHidden * static_cast<double>(inner),
+                        .stream = stream}}};
+}
+
+BatchSpec batch_of(const model::Architecture& text) {
+  using enum Holds;
+  return {
+      .streams = {{"text", text.sequence},
+                  {"source", kSourceSequence},
+                  {.name = "marks", .sequence = kMarkCount, .is_split = false}},
+      .fields = {{.name = "tokens", .below = text.vocab},
+                 {.name = "positions", .holds = places},
+                 {.name = "labels", .below = text.vocab},
+                 {.name = "loss_mask", .holds = weights},
+                 {.name = "source", .stream = kSource, .below = kSourceVocabulary},
+                 {.name = "source_lengths",
+                  .per = Per::sample,
+                  .stream = kSource,
+                  .holds = lengths},
+                 {.name = "marked", .stream = kMarks, .holds = rows, .rows_of = kSource},
+                 {.name = "mark_labels",
+                  .stream = kMarks,
+                  .holds = classes,
+                  .below = kMarkClasses},
+                 {.name = "mark_weights", .stream = kMarks, .holds = weights}}};
+}
+
 }  // namespace
 
 model::Blueprint encoder_decoder(const model::Architecture& text) {
   const model::Border memory = {{"memory", kSource, kSourceHidden}};
+  const model::Border marked = {memory[0], {"marks", kMarks, kSourceHidden}};
   // What a block reads does not stand first here.
-  const model::Border both = {memory[0], {"text", kText, text.hidden}};
+  const model::Border all = {memory[0], marked[1], {"text", kText, text.hidden}};
   const model::Blueprint gpt = model::make_blueprint(text);
   model::Blueprint blueprint{
       .architecture = text,
-      .batch = {.streams = {{"text", text.sequence, "positions"},
-                            {.name = "source",
-                             .sequence = kSourceSequence,
-                             .lengths = "source_lengths"}},
-                .fields = {{"tokens"},
-                           {"positions"},
-                           {"labels"},
-                           {"loss_mask", DType::float32},
-                           {.name = "source", .stream = kSource},
-                           {.name = "source_lengths", .per = Per::sample}}},
-      .objectives = {{.name = "loss", .mask = "loss_mask", .labels = "labels"}},
+      .batch = batch_of(text),
+      .objectives = {{.name = "loss", .mask = "loss_mask", .labels = "labels"},
+                     {.name = "marks", .weight = 0.5, .mask = "mark_weights"}},
       .vocabulary = "embedding/word"};
   blueprint.blocks.push_back({.kind = "words",
                               .name = "encoder/words",
@@ -359,21 +524,24 @@ model::Blueprint encoder_decoder(const model::Architecture& text) {
                               .stream = kSource});
   const index_t encoder = text.layers / 3, decoder = text.layers - encoder;
   for (index_t i = 0; i < encoder; ++i) {
-    blueprint.blocks.push_back(
-        {.kind = "mlp",
-         .name = fmt::format("encoder/{}", i),
-         .is_layer = true,
-         .number = i,
-         .border = memory,
-         .reads = {"memory"},
-         .makes = {"memory"},
-         .stream = kSource,
-         .parameters = 2 * kSourceHidden * text.hidden + text.hidden + kSourceHidden,
-         .flops = {.per_token = 4.0 * kSourceHidden * static_cast<double>(text.hidden)}});
+    BlockSpec layer =
+        mlp_block(fmt::format("encoder/{}", i), "memory", kSource, memory, text.hidden);
+    layer.is_layer = true;
+    layer.number = i;
+    blueprint.blocks.push_back(layer);
   }
+  blueprint.blocks.push_back({.kind = "gather",
+                              .name = "marks/gather",
+                              .border = marked,
+                              .reads = {"memory"},
+                              .makes = {"marks"},
+                              .fields = {"marked"},
+                              .stream = kMarks});
+  blueprint.blocks.push_back(
+      mlp_block("marks/mlp", "marks", kMarks, marked, text.hidden));
   blueprint.blocks.push_back({.kind = "embedding",
                               .name = "embedding",
-                              .border = both,
+                              .border = all,
                               .makes = {"text"},
                               .fields = {"tokens", "positions"},
                               .table = "embedding/word",
@@ -381,13 +549,23 @@ model::Blueprint encoder_decoder(const model::Architecture& text) {
   for (index_t i = 0; i < decoder; ++i) {
     blueprint.blocks.push_back(decoder_layer(blueprint, gpt, i, decoder));
   }
+  blueprint.blocks.push_back(
+      {.kind = "classify",
+       .name = "marks/classify",
+       .border = {all[2]},
+       .reads = {"marks"},
+       .fields = {"mark_labels", "mark_weights"},
+       .stream = kMarks,
+       .parameters = kMarkClasses * kSourceHidden,
+       .products = {{.flops = 2.0 * kMarkClasses * kSourceHidden, .stream = kMarks}},
+       .objective = 1});
   blueprint.blocks.push_back({.kind = "head",
                               .name = "head",
                               .reads = {"text"},
                               .fields = {"labels", "loss_mask"},
                               .table = "embedding/word",
                               .parameters = gpt.blocks.back().parameters,
-                              .flops = gpt.blocks.back().flops,
+                              .products = gpt.blocks.back().products,
                               .objective = 0,
                               .gradients_in_forward = true});
   const auto table = [&](const char* name, const char* unit, index_t rows,
@@ -407,6 +585,8 @@ std::unique_ptr<model::Block<T>> make_encoder_decoder_block(const Making<T>& mak
   if (kind == "words") return std::make_unique<WordsBlock<T>>(making);
   if (kind == "mlp") return std::make_unique<MlpBlock<T>>(making);
   if (kind == "meet") return std::make_unique<MeetBlock<T>>(making);
+  if (kind == "gather") return std::make_unique<GatherBlock<T>>(making);
+  if (kind == "classify") return std::make_unique<ClassifyBlock<T>>(making);
   return model::make_block<T>(making);
 }
 

@@ -104,7 +104,7 @@ class MaskRun {
             .scratch = scratch_,
             .held = held_,
             .batch = nn::MicroBatch(micro, kSequence),
-            .sequence_parallel = sequence_parallel_};
+            .splits_sequence = sequence_parallel_};
   }
 
   Arrays arrays(const nn::Context& context) {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -49,34 +48,22 @@ struct Distances {
 namespace {
 
 constexpr index_t kFirstOfLogits = 10000;  // samples that no step has seen
-constexpr index_t kVocabulary = 61;
 // A rank of a layout that failed is not waited for; one that has no part in the layouts
 // of some number of ranks waits for all of them.
 constexpr double kLayoutSeconds = 120.0;
 constexpr double kAllLayoutsSeconds = 3000.0;
 
-// An element of a field: of a position of a sample, or of the sample.
-double value_of(std::string_view field, index_t sample, index_t position) {
-  const auto token = [&](index_t at) {
-    return static_cast<double>((sample * 7919 + at * at * 31 + 5) % kVocabulary);
-  };
-  if (field == "tokens") return token(position);
-  if (field == "labels") return token(position + 1);
-  if (field == "positions") return static_cast<double>(position);
-  if (field == "loss_mask") {
-    // Of twelve samples six do not count, the next in one place, the others in four of
-    // five.
-    const index_t kind = sample % 12;
-    if (kind <= 6) return kind == 6 && position == 7 ? 1.0 : 0.0;
-    return (sample * 3 + position) % 5 == 3 ? 0.0 : 1.0;
-  }
-  if (field == "source") {
-    return static_cast<double>((sample * 131 + position * 17 + 3) % kSourceVocabulary);
-  }
-  if (field == "source_lengths") {
-    return static_cast<double>(1 + (sample * 29 + 7) % kSourceSequence);
-  }
-  throw Error(fmt::format("no samples for field '{}'", field));
+// How much a position of a sample counts: of twelve samples six do not, the next in one
+// place, the others in four of five.
+double weight_of(index_t sample, index_t position) {
+  const index_t kind = sample % 12;
+  if (kind <= 6) return kind == 6 && position == 7 ? 1.0 : 0.0;
+  return (sample * 3 + position) % 5 == 3 ? 0.0 : 1.0;
+}
+
+// How many of the positions of a sample are real.
+index_t length_of(index_t sample, index_t positions) {
+  return 1 + (sample * 29 + 7) % positions;
 }
 
 template <class T>
@@ -193,16 +180,20 @@ void check_logits(MatrixRun& run, const Layout& layout,
   const index_t first = at.data * micro;  // samples of its own for each data rank
   const std::vector<double> got = run.logits(kFirstOfLogits + first);
   if (at.pipeline + 1 < layout.pipeline) return;  // the last stage has them
-  const index_t share = (kVocabulary + layout.tensor - 1) / layout.tensor;
-  const index_t begin = std::min(kVocabulary, at.tensor * share);
-  const index_t columns = std::min(kVocabulary, begin + share) - begin;
-  ASSERT_EQ(std::ssize(got), micro * kSequence * columns);
+  const model::Blueprint& blueprint = run.blueprint();
+  const index_t words = blueprint.vocabulary_table().rows;
+  const int stream = blueprint.blocks.back().stream;
+  const index_t rows = micro * blueprint.batch.streams.at(extent(stream)).sequence;
+  const index_t share = (words + layout.tensor - 1) / layout.tensor;
+  const index_t begin = std::min(words, at.tensor * share);
+  const index_t columns = std::min(words, begin + share) - begin;
+  ASSERT_EQ(std::ssize(got), rows * columns);
   double worst = 0.0;
-  for (index_t row = 0; row < micro * kSequence; ++row) {
+  for (index_t row = 0; row < rows; ++row) {
     const index_t sample = first + row % micro, position = row / micro;
     for (index_t j = 0; j < columns; ++j) {
       const double want = reference.logits[static_cast<std::size_t>(
-          (position * layout.size.samples + sample) * kVocabulary + begin + j)];
+          (position * layout.size.samples + sample) * words + begin + j)];
       worst = std::max(worst,
                        std::abs(got[static_cast<std::size_t>(row * columns + j)] - want));
     }
@@ -305,10 +296,16 @@ void check_message_types(const MatrixRunOf<T>& run) {
   }
 }
 
-Distances distances_of(const optim::StepReport& report, const MatrixReference& reference,
-                       std::size_t step) {
+template <class T>
+double loss_of(const MatrixRunOf<T>& run, const optim::StepReport& report) {
+  return model::losses_of(run.blueprint().objectives, report.losses).total;
+}
+
+template <class T>
+Distances distances_of(const MatrixRunOf<T>& run, const optim::StepReport& report,
+                       const MatrixReference& reference, std::size_t step) {
   const double loss = reference.losses[step], norm = reference.gradient_norms[step];
-  return {.loss = std::abs(report.losses[0].mean() - loss) / loss,
+  return {.loss = std::abs(loss_of(run, report) - loss) / loss,
           .norm = std::abs(report.grad_norm - norm) / norm};
 }
 
@@ -328,7 +325,7 @@ Distances check_narrow_layout(const std::shared_ptr<comm::Communicator>& world,
     if (step == 0) {
       furthest.gradient = check_gradients(*world, run, layout, reference);
     }
-    const Distances here = distances_of(run.finish(), reference, extent(step));
+    const Distances here = distances_of(run, run.finish(), reference, extent(step));
     EXPECT_LE(here.loss, Tolerances<T>::kLoss) << "step " << step + 1;
     EXPECT_LE(here.norm, Tolerances<T>::kNorm) << "step " << step + 1;
     furthest.add(here);
@@ -364,7 +361,7 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
     }
     reports.push_back(report);
     using Most = Tolerances<float>;
-    const Distances here = distances_of(report, reference, extent(step));
+    const Distances here = distances_of(run, report, reference, extent(step));
     EXPECT_LE(here.loss, Most::kLoss) << "step " << step + 1;
     EXPECT_LE(here.norm, step == 0 ? Most::kFirstNorm : Most::kNorm)
         << "step " << step + 1;
@@ -387,7 +384,9 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
     const optim::StepReport report = again.finish();
     if (step == 1) check_messages(again);
     const optim::StepReport& before = reports[static_cast<std::size_t>(step)];
-    EXPECT_EQ(report.losses[0].sum, before.losses[0].sum) << "again, step " << step + 1;
+    for (std::size_t i = 0; i < run.blueprint().objectives.size(); ++i) {
+      EXPECT_EQ(report.losses[i].sum, before.losses[i].sum) << "again, step " << step + 1;
+    }
     EXPECT_EQ(report.grad_norm, before.grad_norm) << "again, step " << step + 1;
   }
   check_memory(again, allocated);
@@ -454,35 +453,49 @@ std::vector<Layout> covering(const std::vector<Layout>& all, Meet meet) {
   return chosen;
 }
 
-MatrixSamples::MatrixSamples(BatchSpec spec, index_t micro)
-    : spec_(std::move(spec)), micro_(micro) {
-  for (const FieldSpec& field : spec_.fields) {
-    memory_.emplace_back(extent(spec_.elements(field, micro)));
-  }
+MatrixSamples::MatrixSamples(const model::Blueprint& blueprint, index_t micro)
+    : filled_(blueprint.batch, micro) {
+  for (const model::Objective& of : blueprint.objectives) labels_.insert(of.labels);
 }
 
 HostBatch MatrixSamples::batch(index_t first) {
-  HostBatch batch{.first_sample = static_cast<std::uint64_t>(first)};
-  for (std::size_t f = 0; f < memory_.size(); ++f) {
-    const FieldSpec& field = spec_.fields[f];
-    for (std::size_t i = 0; i < memory_[f].size(); ++i) {
-      const auto at = static_cast<index_t>(i);
-      const double value = value_of(field.name, first + at % micro_, at / micro_);
-      memory_[f][i] = field.type == DType::float32
-                          ? std::bit_cast<std::int32_t>(static_cast<float>(value))
-                          : static_cast<std::int32_t>(value);
-    }
-    batch.fields.at(f) = memory_[f].data();
-  }
-  return batch;
+  return filled_.fill(first, std::bind_front(&MatrixSamples::element, this));
 }
 
-double MatrixSamples::counted(index_t first, index_t end) {
-  double sum = 0.0;
-  for (index_t sample = first; sample < end; ++sample) {
-    for (index_t p = 0; p < kSequence; ++p) sum += value_of("loss_mask", sample, p);
+double MatrixSamples::counted(const std::string& field, index_t first,
+                              index_t end) const {
+  const BatchSpec& spec = filled_.spec();
+  return sum_of(spec, spec.fields[spec.field(field)], first, end,
+                std::bind_front(&MatrixSamples::element, this));
+}
+
+// An element: of a position of a sample, or of the sample. Labels are the words behind.
+double MatrixSamples::element(const FieldSpec& field, index_t sample,
+                              index_t position) const {
+  const auto positions = [&](int stream) {
+    return filled_.spec().streams.at(extent(stream)).sequence;
+  };
+  const auto number = [](index_t value) { return static_cast<double>(value); };
+  switch (field.holds) {
+    case Holds::words:
+    case Holds::classes: {
+      const index_t at = position + (labels_.contains(field.name) ? 1 : 0);
+      return number((sample * 7919 + at * at * 31 + 5) % field.below);
+    }
+    case Holds::places:
+      return number(position);
+    case Holds::lengths:
+      return number(length_of(sample, positions(field.stream)));
+    case Holds::rows: {  // all over the part that is real
+      const index_t all = positions(field.stream);
+      const index_t of = length_of(sample, positions(field.rows_of));
+      if (of >= all) return number(position * of / all);
+      return number(position < of ? position : index_t{-1});
+    }
+    case Holds::weights:
+      break;
   }
-  return sum;
+  return weight_of(sample, position);
 }
 
 template <class T>
@@ -529,7 +542,7 @@ MatrixReference matrix_reference(const MatrixSize& size, int steps) {
       reference.gradients[run.registry().spec(p).name] = run.gradient(p, range);
     }
     const optim::StepReport report = run.finish();
-    reference.losses.push_back(report.losses[0].mean());
+    reference.losses.push_back(loss_of(run, report));
     reference.gradient_norms.push_back(report.grad_norm);
   }
   for (const auto& [name, gradient] : reference.gradients) {
@@ -629,7 +642,7 @@ std::set<std::string> run_layouts_over(const comm::MpiOptions& transport,
         EXPECT_THAT(Fences::of_devices(), IsEmpty());
       }
       if (step == 1) check_messages(run);
-      EXPECT_LE(distances_of(report, reference, extent(step)).loss,
+      EXPECT_LE(distances_of(run, report, reference, extent(step)).loss,
                 Tolerances<float>::kLoss)
           << "step " << step + 1;
       for (const MessageTally& sent : run.sent_messages()) sites.emplace(sent.site);

@@ -21,7 +21,9 @@
 #include "comm/mpi_communicator.hpp"
 #include "comm/rank_grid.hpp"
 #include "layouts/encoder_decoder.hpp"
+#include "model/losses.hpp"
 #include "step/train_step.hpp"
+#include "support/filled_batch.hpp"
 #include "support/rows.hpp"
 
 namespace trireme::test {
@@ -29,11 +31,14 @@ namespace trireme::test {
 inline constexpr index_t kSequence = 24;
 inline constexpr int kSteps = 10;
 
+// The kinds of model that rows train; the second is one that only tests have.
+enum class Kind { gpt, encoder_decoder };
+
 // What all rows of a table train.
 struct MatrixSize {
   index_t layers, heads, samples;  // of a step
-  bool has_encoder = false;        // the kind of model that only tests have
-  index_t head_size = 0;           // other than hidden / heads
+  Kind kind = Kind::gpt;
+  index_t head_size = 0;  // other than hidden / heads
 };
 // For many ranks in a tensor group; for many pieces of a pipeline.
 inline constexpr MatrixSize kWide{.layers = 3, .heads = 24, .samples = 48};
@@ -56,12 +61,13 @@ inline model::Architecture matrix_model(const MatrixSize& size = kWide) {
 
 inline model::Blueprint matrix_blueprint(const MatrixSize& size) {
   const model::Architecture text = matrix_model(size);
-  return size.has_encoder ? encoder_decoder(text) : model::make_blueprint(text);
+  return size.kind == Kind::encoder_decoder ? encoder_decoder(text)
+                                            : model::make_blueprint(text);
 }
 template <class T = float>
 model::BlockMaker<T> matrix_maker(const MatrixSize& size) {
   if constexpr (std::is_same_v<T, float>) {
-    if (size.has_encoder) return &make_encoder_decoder_block<float>;
+    if (size.kind == Kind::encoder_decoder) return &make_encoder_decoder_block<float>;
   }
   return &model::make_block<T>;
 }
@@ -265,18 +271,19 @@ enum class Meet { pairs, triples };
 std::vector<Layout> covering(const std::vector<Layout>& all, Meet meet = Meet::triples);
 
 // A micro-batch with every field of a kind's batch, whose elements are functions of the
-// global sample.
+// global sample and of what the field holds.
 class MatrixSamples {
  public:
-  MatrixSamples(BatchSpec spec, index_t micro);
+  MatrixSamples(const model::Blueprint& blueprint, index_t micro);
   HostBatch batch(index_t first);
-  // How many labels of the samples [first, end) count.
-  static double counted(index_t first, index_t end);
+  // How much of the samples [first, end) counts by a field of weights.
+  double counted(const std::string& field, index_t first, index_t end) const;
 
  private:
-  BatchSpec spec_;
-  index_t micro_;
-  std::vector<std::vector<std::int32_t>> memory_;  // of a field; floats by their bits
+  double element(const FieldSpec& field, index_t sample, index_t position) const;
+
+  FilledBatch filled_;
+  std::set<std::string> labels_;  // fields of words that are to be predicted
 };
 
 // A training in one layout, on the ranks of `world`, that computes in T.
@@ -291,7 +298,7 @@ class MatrixRunOf {
         step_((state_.allocate(ParamBuffer<T>::Use::training), exec_), state_,
               layout.step_shape(), timers_),
         optimizer_(exec_, state_.params, grid_.groups(), {.weight_decay = 0.1}, 1.0),
-        samples_(state_.blueprint.batch, layout.micro()) {
+        samples_(state_.blueprint, layout.micro()) {
     state_.params.initialize(exec_, 4321);
     step_.share_weights();
   }
@@ -302,9 +309,9 @@ class MatrixRunOf {
     const index_t first = step * samples + grid_.coordinates().data * share;
     step_.accumulate_gradients(
         [&](int m) { return samples_.batch(first + m * layout_.micro()); },
-        [&](const auto&) { return MatrixSamples::counted(first, first + share); });
+        [&](const auto& mask) { return samples_.counted(mask, first, first + share); });
   }
-  // Loss sum, token count and gradient norm.
+  // Loss sums, counts and gradient norm.
   optim::StepReport finish() {
     optimizer_.prepare(exec_, step_.state_view(), step_.totals());
     const optim::StepReport report = optimizer_.read_report();
@@ -372,12 +379,18 @@ class MatrixRunOf {
   double evaluated_loss(index_t first) {
     const index_t samples = 2 * layout_.size.samples, share = samples / layout_.data;
     const index_t mine = first + grid_.coordinates().data * share;
-    const step::LossSums sums_of =
+    step::LossSums sums =
         step_.evaluate([&](int m) { return samples_.batch(mine + m * layout_.micro()); },
                        2 * layout_.microbatches);
-    std::vector<double> sums = {sums_of[0].sum, sums_of[0].count};
-    groups().gradient->control().all_reduce(sums);
-    return sums[0] / sums[1];
+    std::vector<double> numbers;
+    for (const kernels::LossSum& of : sums) {
+      numbers.insert(numbers.end(), {of.sum, of.count});
+    }
+    groups().gradient->control().all_reduce(numbers);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i] = {numbers[2 * i], numbers[2 * i + 1]};
+    }
+    return model::losses_of(blueprint().objectives, sums).total;
   }
   bool has_whole_weights() const { return state_.params.is_whole(Slab::weight); }
   // Logits (rows, words of this rank) of micro() samples from `first` on.
@@ -393,6 +406,7 @@ class MatrixRunOf {
     for (comm::Group* group : groups().all()) group->reset_traffic();
   }
 
+  const model::Blueprint& blueprint() const { return state_.blueprint; }
   const step::TrainStep<T>& step() const { return step_; }
   const ParamBuffer<T>& params() const { return state_.params; }
   const ParamRegistry& registry() const { return state_.registry; }

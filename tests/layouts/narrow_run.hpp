@@ -37,7 +37,7 @@ class NarrowRun {
         replica_(step::make_replica(types.compute, grid_.groups(),
                                     matrix_blueprint(layout.size),
                                     sharing_of(layout, types))),
-        samples_(replica_->part().blueprint.batch, layout.micro()) {
+        samples_(replica_->part().blueprint, layout.micro()) {
     replica_->begin_training(Exec(), layout.step_shape(),
                              {.adamw = {.weight_decay = 0.1}, .clip_norm = 1.0});
     replica_->initialize(4321);
@@ -51,7 +51,10 @@ class NarrowRun {
          .loss_scale = loss_scale,
          .microbatches = layout_.microbatches,
          .fetch = [&](int m) { return samples_.batch(first + m * layout_.micro()); },
-         .sum = [&](const auto&) { return MatrixSamples::counted(first, first + share); },
+         .sum =
+             [&](const auto& mask) {
+               return samples_.counted(mask, first, first + share);
+             },
          .overflows = overflows});
   }
 

@@ -10,7 +10,7 @@ namespace trireme::test {
 namespace {
 
 std::vector<Layout> with_encoder(std::vector<Layout> layouts) {
-  for (Layout& layout : layouts) layout.size.has_encoder = true;
+  for (Layout& layout : layouts) layout.size.kind = Kind::encoder_decoder;
   return layouts;
 }
 

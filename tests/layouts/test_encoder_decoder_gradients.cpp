@@ -17,7 +17,7 @@ constexpr index_t kFirst = 7, kSamples = 2;  // samples
 using Values = std::vector<double>;
 
 model::Blueprint without_dropout() {
-  model::Architecture text = matrix_model({6, 8, 0});
+  model::Architecture text = matrix_model({.layers = 6, .heads = 8, .samples = 0});
   text.dropout = text.attention_dropout = 0.0;  // so that an evaluation gives the loss
   return encoder_decoder(text);
 }
@@ -31,17 +31,20 @@ class GradientRun {
             (state_.allocate(ParamBuffer<double>::Use::training), exec_), state_,
             {.micro = kSamples, .sequence = kSequence, .seed = 7, .recompute = recompute},
             timers_),
-        samples_(state_.blueprint.batch, kSamples) {
+        samples_(state_.blueprint, kSamples) {
     state_.params.initialize(exec_, 4321);
   }
 
   void take_gradients() {
-    step_.accumulate_gradients(
-        [&](int) { return batch(); },
-        [](const auto&) { return MatrixSamples::counted(kFirst, kFirst + kSamples); });
+    step_.accumulate_gradients([&](int) { return batch(); },
+                               [&](const auto& mask) {
+                                 return samples_.counted(mask, kFirst, kFirst + kSamples);
+                               });
   }
   double loss() {
-    return step_.evaluate([&](int) { return batch(); }, 1)[0].mean();
+    return model::losses_of(blueprint().objectives,
+                            step_.evaluate([&](int) { return batch(); }, 1))
+        .total;
   }
   double loss_at(std::size_t param, const Values& weights) {
     const View1<double> slice = state_.params.slice(Slab::weight, param);

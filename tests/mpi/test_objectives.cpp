@@ -96,7 +96,7 @@ model::Blueprint two_objectives() {
                                                       .ffn_hidden = 16,
                                                       .sequence = kSequence,
                                                       .vocab = kVocabulary});
-  blueprint.batch.fields.push_back({"size_mask", DType::float32});
+  blueprint.batch.fields.push_back({.name = "size_mask", .holds = Holds::weights});
   blueprint.objectives[0].weight = 0.75;
   blueprint.objectives.push_back({.name = "size", .weight = 3.0, .mask = "size_mask"});
   const auto embedding = blueprint.blocks.begin();

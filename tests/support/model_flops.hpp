@@ -24,9 +24,11 @@ inline double model_flops(model::Architecture architecture, index_t samples,
 inline double layers_forward_flops(
     const model::Architecture& architecture, index_t samples, index_t sequence,
     model::AttentionCount count = model::AttentionCount::full) {
+  model::Blueprint blueprint = model::make_blueprint(architecture);
+  blueprint.batch.streams.at(0).sequence = sequence;
   double flops = 0.0;
-  for (const model::BlockSpec& block : model::make_blueprint(architecture).blocks) {
-    if (block.is_layer) flops += block.forward_flops(sequence, count);
+  for (const model::BlockSpec& block : blueprint.blocks) {
+    if (block.is_layer) flops += block.forward_flops(blueprint.batch, count);
   }
   return static_cast<double>(samples) * flops;
 }

@@ -20,9 +20,11 @@ using ::testing::HasSubstr;
 
 // What a language model reads of windows of so many tokens.
 BatchSpec spec_of(index_t sequence) {
-  return {
-      .streams = {{"text", sequence, "positions"}},
-      .fields = {{"tokens"}, {"positions"}, {"labels"}, {"loss_mask", DType::float32}}};
+  return {.streams = {{"text", sequence}},
+          .fields = {{"tokens"},
+                     {.name = "positions", .holds = Holds::places},
+                     {"labels"},
+                     {.name = "loss_mask", .holds = Holds::weights}}};
 }
 BatchLoader::Options options(index_t sequence, index_t columns = 1, int depth = 4) {
   return {.spec = spec_of(sequence),
@@ -77,7 +79,7 @@ TEST_F(BatchLoaderData, MakesNoFieldInAnotherTypeOrSize) {
   EXPECT_THAT(test::message_of<Error>([&] { short_one.fill(data, 0, 2, false); }),
               HasSubstr("made as 13 in int32"));
   spec = spec_of(13);
-  spec.fields[0].type = DType::float32;
+  spec.fields[0].holds = Holds::weights;
   Batch other_type(spec, 2);
   EXPECT_THROW(other_type.fill(data, 0, 2, false), Error);
 }

@@ -55,6 +55,72 @@ TEST(BlueprintCheck, SeesWhatContradictsItself) {
               HasSubstr("there is no table 'no'"));
 }
 
+TEST(BlueprintCheck, SeesFieldsThatDoNotSayWhatTheyHold) {
+  EXPECT_THAT(refusal([](Blueprint& of) {
+                of.batch.fields.push_back({.name = "pair", .holds = Holds::classes});
+              }),
+              HasSubstr("field 'pair' is of stream 0"));
+  EXPECT_THAT(refusal([](Blueprint& of) { of.batch.fields[1].below = 3; }),
+              HasSubstr("field 'positions' is of stream 0"));
+  EXPECT_THAT(refusal([](Blueprint& of) { of.batch.fields[0].stream = 1; }),
+              HasSubstr("field 'tokens' is of stream 1"));
+  EXPECT_THAT(refusal([](Blueprint& of) {
+                of.batch.fields.push_back({.name = "again", .holds = Holds::places});
+              }),
+              HasSubstr("has places or lengths of stream 0, and so has another"));
+  EXPECT_THAT(refusal([](Blueprint& of) { of.blocks[1].attention[0].keys = 1; }),
+              HasSubstr("products or attention on one that is not there"));
+}
+
+// Layers of BERT-base over 128 tokens, and of T5-base's decoder over 114 words and a
+// source of 512: 2 FLOPs for each weight and token, 4 of the heads' sizes for each score.
+TEST(BlockFlops, AreOfTheStreamsThatABlockReads) {
+  using kernels::MaskKind;
+  const BatchSpec text{.streams = {{"text", 128}, {"predictions", 20}}, .fields = {}};
+  const BlockSpec bert{
+      .kind = "layer",
+      .name = "bert",
+
+      .products = {{.flops = 2 * 12 * 768.0 * 768}},
+      .attention = {
+          {.heads = 12, .kv_heads = 12, .head_size = 64, .mask = MaskKind::padding}}};
+  const double scores = 12.0 * 128 * 128;
+  EXPECT_EQ(bert.attention_scores(text), scores);
+  EXPECT_EQ(bert.forward_flops(text), 128 * 14155776.0 + 4 * 64 * scores);
+  EXPECT_EQ(bert.forward_flops(text, AttentionCount::causal), bert.forward_flops(text));
+  // Of its heads, one over the predicted words, and one over a row of each sample.
+  const BlockSpec heads{.kind = "head",
+                        .name = "heads",
+                        .products = {{.flops = 48061440.0, .stream = 1},
+                                     {.flops = 1182720.0, .per = Per::sample}}};
+  EXPECT_EQ(heads.forward_flops(text), 20 * 48061440.0 + 1182720);
+  EXPECT_EQ(heads.attention_flops(text), 0.0);
+
+  const BatchSpec pair{.streams = {{"source", 512}, {"target", 114}}, .fields = {}};
+  const double square = 768.0 * 768;
+  const BlockSpec t5{.kind = "layer",
+                     .name = "t5",
+                     .products = {{.flops = 2 * (4 + 2 + 8) * square, .stream = 1},
+                                  {.flops = 2 * 2 * square, .stream = 0}},
+                     .attention = {{.heads = 12,
+                                    .kv_heads = 12,
+                                    .head_size = 64,
+                                    .mask = MaskKind::causal,
+                                    .queries = 1,
+                                    .keys = 1},
+                                   {.heads = 12,
+                                    .kv_heads = 12,
+                                    .head_size = 64,
+                                    .mask = MaskKind::padding,
+                                    .queries = 1,
+                                    .keys = 0}}};
+  const double products = (28.0 * 114 + 4.0 * 512) * square;
+  const double own = 4 * 768.0 * 114 * 114, cross = 4 * 768.0 * 114 * 512;
+  EXPECT_EQ(t5.forward_flops(pair), products + own + cross);
+  EXPECT_EQ(t5.forward_flops(pair, AttentionCount::causal), products + own / 2 + cross);
+  EXPECT_EQ(t5.attention_scores(pair), 12 * (114.0 * 114 + 114.0 * 512));
+}
+
 TEST(BlueprintLikes, AreBlocksThatDifferInNameAlone) {
   Blueprint blueprint = make_blueprint(test::small_gpt());
   ASSERT_GE(blueprint.layer_count(), 2);

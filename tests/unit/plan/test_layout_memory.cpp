@@ -30,7 +30,7 @@ config::Deck memory_deck(const std::vector<std::string>& overrides) {
 
 double estimated_bytes(const config::Deck& deck) {
   Workloads workloads(deck);
-  return MemoryModel()
+  return MemoryModel(deck)
       .of(machine_of(AttentionKind::fused), workloads, deck, split_of(deck))
       .total();
 }
@@ -120,7 +120,7 @@ TEST(LayoutMemoryScores, AreKeptWhereTheyAreWritten) {
   const config::Deck deck = test::deck_of(plain);
   Workloads workloads(deck);
   const auto activations = [&](AttentionKind attention) {
-    return MemoryModel()
+    return MemoryModel(deck)
         .of(machine_of(attention), workloads, deck, split_of(deck))
         .activations;
   };
@@ -142,7 +142,7 @@ TEST(LayoutMemoryScores, AreKeptOfLayersThatAreNotMadeAgain) {
   deck.memory.recompute_layers = 1;
   Workloads workloads(deck);
   const auto estimated = [&](AttentionKind attention) {
-    return MemoryModel()
+    return MemoryModel(deck)
         .of(machine_of(attention), workloads, deck, split_of(deck))
         .total();
   };

@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 // A run, a build and a machine that have all of it.
 AttentionFacts whole() {
   AttentionFacts facts;
-  facts.is_narrow = facts.has_cudnn_heads = true;
+  facts.is_narrow = facts.has_cudnn_heads = facts.has_cudnn_masks = true;
   facts.has_cudnn = facts.is_proven = facts.is_found = true;
   return facts;
 }
@@ -38,7 +38,8 @@ TEST(AttentionChoice, IsOwnWhereOneThingIsMissing) {
   EXPECT_FALSE(takes_cudnn(dropping));
   for (bool AttentionFacts::*fact :
        {&AttentionFacts::is_narrow, &AttentionFacts::has_cudnn_heads,
-        &AttentionFacts::has_cudnn, &AttentionFacts::is_proven}) {
+        &AttentionFacts::has_cudnn_masks, &AttentionFacts::has_cudnn,
+        &AttentionFacts::is_proven}) {
     AttentionFacts facts = whole();
     facts.*fact = false;
     EXPECT_FALSE(wants_cudnn(facts));
@@ -131,6 +132,7 @@ TEST(AttentionChoice, ReadsTheFactsOfADeck) {
   EXPECT_TRUE(facts.is_narrow);
   EXPECT_FALSE(facts.has_dropout);
   EXPECT_TRUE(facts.has_cudnn_heads);  // of 8
+  EXPECT_TRUE(facts.has_cudnn_masks);  // causal
   EXPECT_EQ(facts.has_cudnn, kernels::has_cudnn_attention());
   const AttentionFacts other = attention_facts(deck_with("compute: fp32", "0.1"));
   EXPECT_FALSE(other.is_narrow);
@@ -142,6 +144,32 @@ TEST(AttentionChoice, ReadsTheFactsOfADeck) {
   EXPECT_FALSE(attention_facts(large).has_cudnn_heads);
   large.model.head_size = 12;
   EXPECT_FALSE(attention_facts(large).has_cudnn_heads);
+}
+
+std::size_t cudnn_scratch(const config::Deck& deck) {
+  return step::cudnn_scratch(model::make_blueprint(deck.model), deck);
+}
+
+// Every attention of the model must be for the library, which takes what the largest
+// does. A padding mask is not.
+TEST(AttentionChoice, IsOneForAllAttentionOfAModel) {
+  using kernels::MaskKind;
+  const config::Deck deck = deck_with("compute: bf16", "0");
+  model::Blueprint blueprint = model::make_blueprint(deck.model);
+  const std::size_t alone = step::cudnn_scratch(blueprint, deck);
+  blueprint.batch.streams.push_back({"source", 1000});
+  auto& attention = blueprint.blocks[1].attention;
+  attention.push_back({.heads = 2, .kv_heads = 2, .head_size = 8, .keys = 1});
+  EXPECT_EQ(blueprint.attention().size(), 2u);
+  EXPECT_TRUE(attention_facts(blueprint, deck).has_cudnn_masks);
+  // 2 heads of 128 x 1024 padded queries and keys.
+  EXPECT_EQ(step::cudnn_scratch(blueprint, deck), 2 * 128 * (2 * 1024 + 4) + 4096u);
+  EXPECT_GT(step::cudnn_scratch(blueprint, deck), alone);
+  attention.back().mask = MaskKind::padding;
+  EXPECT_FALSE(attention_facts(blueprint, deck).has_cudnn_masks);
+  EXPECT_TRUE(attention_facts(blueprint, deck).has_cudnn_heads);
+  attention.back() = {.heads = 1, .kv_heads = 1, .head_size = 12};
+  EXPECT_FALSE(attention_facts(blueprint, deck).has_cudnn_heads);
 }
 
 // Of the micro-batch and the heads of one rank, by the formula that memory is planned by.

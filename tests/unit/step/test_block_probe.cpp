@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <numeric>
+#include <set>
+#include <vector>
 
 #include "comm/planned_communicator.hpp"
 #include "comm/rank_grid.hpp"
@@ -58,6 +61,41 @@ TEST(BlockProbe, TimesEachKindOfBlockOnce) {
     }
     EXPECT_THAT(cost.layers(), ::testing::ElementsAre(false, true, true, true, false));
   }
+}
+
+// Nothing that it makes up may be out of range: embeddings and gathers read by it.
+TEST(BlockProbe, FillsByWhatFieldsHold) {
+  using enum Holds;
+  const BatchSpec batch{.streams = {{"text", 12}, {"marks", 4}, {"many", 20}},
+                        .fields = {}};
+  const auto filled = [&](const FieldSpec& field, index_t samples) {
+    std::vector<std::int32_t> all;
+    for (index_t i = 0; i < batch.elements(field, samples); ++i) {
+      all.push_back(probed_element(batch, field, i, samples));
+    }
+    return all;
+  };
+  using ::testing::AllOf;
+  using ::testing::Each;
+  using ::testing::ElementsAre;
+  using ::testing::Ge;
+  using ::testing::Lt;
+  for (const Holds kind : {words, classes}) {
+    const auto ids = filled({.name = "ids", .holds = kind, .below = 5}, 3);
+    EXPECT_THAT(ids, Each(AllOf(Ge(0), Lt(5))));
+    EXPECT_EQ(std::set(ids.begin(), ids.end()).size(), 5u);
+  }
+  EXPECT_THAT(filled({.name = "unknown vocabulary"}, 1), Each(0));
+  EXPECT_THAT(filled({.name = "places", .stream = 1, .holds = places}, 2),
+              ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
+  EXPECT_THAT(filled({.name = "lengths", .per = Per::sample, .holds = lengths}, 2),
+              ElementsAre(12, 12));
+  EXPECT_THAT(filled({.name = "rows", .stream = 1, .holds = rows}, 2),
+              ElementsAre(0, 0, 3, 3, 6, 6, 9, 9));
+  const auto few = filled({.name = "rows", .stream = 2, .holds = rows, .rows_of = 1}, 1);
+  EXPECT_THAT(std::vector(few.begin(), few.begin() + 6), ElementsAre(0, 1, 2, 3, -1, -1));
+  EXPECT_THAT(filled({.name = "weights", .holds = weights}, 1),
+              Each(std::bit_cast<std::int32_t>(1.0f)));
 }
 
 TEST(BlockProbe, DealsAllLayersAndSaysByWhat) {
