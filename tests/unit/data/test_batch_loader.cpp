@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "io/checksum.hpp"
 #include "io/hdf5.hpp"
 #include "unit/data/fixtures.hpp"
 
@@ -163,6 +164,39 @@ TEST_F(BatchLoaderData, DoesNotDependOnGrouping) {
       }
     }
   }
+}
+
+// A checksum of all fields of the first samples, of two corpora that differ in size, over
+// many epochs of the smaller.
+std::string checksum_of_batches(const Dataset& data, bool mask) {
+  Batch batch(spec_of(data.sequence()), 7);
+  io::Checksum sum;
+  for (index_t n = 0; n < 300; ++n) {
+    batch.fill(data, 7 * n, 7 - n % 3, mask);
+    const HostBatch view = batch.view();
+    for (std::size_t field = 0; field < 4; ++field) {
+      sum.update(view.fields[field],
+                 static_cast<std::size_t>(data.sequence() * batch.columns()) * 4);
+    }
+  }
+  return io::to_hex(sum.value());
+}
+
+// As they were recorded before samples had other makers than that of windows.
+TEST_F(BatchLoaderData, WindowsAreAsRecorded) {
+  const index_t half = corpus_->token_count() / 2;
+  const std::pair<Order, bool> cases[] = {{Order::shuffled, false},
+                                          {Order::shuffled, true},
+                                          {Order::sequential, false},
+                                          {Order::sequential, true}};
+  std::vector<std::string> found;
+  for (const auto& [order, mask] : cases) {
+    const Dataset data({{corpus_, {0, half}, 3.0}, {corpus_, {half, 2 * half - 3}, 1.0}},
+                       11, 1234, order, "train", Tail::counted);
+    found.push_back(checksum_of_batches(data, mask));
+  }
+  EXPECT_THAT(found, ::testing::ElementsAre("6866ad9593ccce57", "a899ebbf6b91ec2b",
+                                            "ffa4d956ea4554df", "95d1ebf959fb9ea2"));
 }
 
 TEST_F(BatchLoaderData, GivesBatchesInOrder) {
