@@ -82,10 +82,10 @@ report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& 
   info.gemm_tflops = gemm_tflops;
   for (const auto& corpus : datasets.corpora)
     info.corpora.push_back(corpus->path().string());
-  info.corpus_tokens = datasets.train->windows() * datasets.train->sequence();
+  info.corpus_tokens = datasets.train->tokens_of(datasets.train->windows());
   for (const data::ValidationSet& set : datasets.validation) {
     info.validation.push_back(
-        {set.name, data::validated_samples(deck, set) * set.samples->sequence()});
+        {set.name, set.samples->tokens_of(data::validated_samples(deck, set))});
   }
   info.first_step = first_step;
   return info;

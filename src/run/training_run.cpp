@@ -207,7 +207,6 @@ void TrainingRun::start_loader() {
       data::BatchLoader::Options{.spec = replica_.part().blueprint.batch,
                                  .fields = replica_.part().fields(),
                                  .max_columns = deck_.batch.micro,
-                                 .mask_end_of_document = deck_.data.mask_eod_loss,
                                  .summed = replica_.part().objective_masks(),
                                  .most_summed = batches_->most_microbatches()});
 }
@@ -326,12 +325,12 @@ void TrainingRun::stop_on_non_finite(const optim::StepReport& report) {
   // Weights are those before the step: keep them for study, and find out where it began.
   const std::int64_t step = progress_.step + 1;
   data::Batch batch = model_batch();
+  const auto maker = data::make_sample_maker(*datasets_.train);
   const step::BatchPlan plan(deck_, progress_.step, progress_.samples,
                              grid_.coordinates().data);
   const std::string mine = replica_.locate_non_finite([&](int m) {
     const data::ColumnRange columns = plan.columns(m);
-    batch.fill(*datasets_.train, columns.first_sample, columns.columns,
-               deck_.data.mask_eod_loss);
+    batch.fill(*maker, columns.first_sample, columns.columns);
     return batch.view();
   });
   // Data ranks see different samples: the first that found something says where.
