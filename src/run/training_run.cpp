@@ -435,6 +435,9 @@ void TrainingRun::log_step(const optim::StepReport& report,
          .next_checkpoint = next_checkpoint(),
          .time_limit = stop.seconds_to_limit()});
     if (is_record) {
+      if (datasets_.corpora.size() > 1) {
+        record.epochs = datasets_.train->epochs(progress_.samples);
+      }
       record.time = iso_time(wall_seconds());
       write_record(record);
     }
@@ -799,6 +802,7 @@ void TrainingRun::finish_report(report::StartEnd end, const job::StopRequest& st
   if (!first_rank_.metrics) return;  // of rank 0
   report.training = first_rank_.metrics->training();
   report.validations = first_rank_.metrics->validations();
+  report.corpora = corpus_epochs(datasets_, progress_.samples);
   write_report(report, table);
   log_.info("\n{}{}{}\nTo generate text:\n{}", wrap_lines(ending_text(end, stop)),
             report.text(),
