@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Order and initial weights of a run from its seeds: docs/math/random_numbers.md.
+"""Order, samples and initial weights of a run from its seeds: docs/math/random_numbers.md.
     random_numbers.py window SEED POSITION CORPUS BEGIN END SEQUENCE      its first token
     random_numbers.py blend POSITION WEIGHT...           corpus, and position in its order
+    random_numbers.py spans SEED CORPUS EPOCH WINDOW KEPT HIDDEN COUNT       their lengths
     random_numbers.py batch_size SAMPLES GLOBAL START INCREMENT RAMP
     random_numbers.py weight SEED NAME ROW COLUMN COLUMNS STD
 """
-import functools, math, struct, sys
+import functools, itertools, math, struct, sys
 
-def block(seed, stream, owner, n, layer=0):  # Philox-4x32-10: four words
+def block(seed, stream, owner, n, layer=0, site=0):  # Philox-4x32-10: four words
     c = [n & 0xffffffff, owner & 0xffffffff, n >> 32 & 0xffff | owner >> 16 & 0xffff0000,
-         layer | stream << 24]
+         layer | site << 16 | stream << 24]
     for i in range(10):
         k0, k1 = seed + i * 0x9e3779b9, (seed >> 32) + i * 0xbb67ae85
         p, q = 0xd2511f53 * c[0], 0xcd9e8d57 * c[2]
@@ -37,6 +38,25 @@ def blend(position, *weights):
         own = position * share >> 32
         if is_last or (position + 1) * share >> 32 > own: return corpus, own
         position, rest = position - own, rest - weight
+def draws(seed, corpus, epoch, window, purpose):  # the words of a sample, without end
+    for n in itertools.count(corpus << 32):
+        yield from block(seed, 4, window, n, layer=epoch & 0xffff, site=purpose)
+def below(words, n):
+    while True:
+        product = next(words) * n
+        if product & 0xffffffff >= 2**32 % n: return product >> 32
+def choose(words, chosen, count):  # of 0 ... count - 1
+    marks = set()
+    for last in range(count - chosen, count):
+        drawn = below(words, last + 1)
+        marks.add(last if drawn in marks else drawn)
+    return sorted(marks)
+def spans(seed, corpus, epoch, window, kept, hidden, count):
+    def cut(items, purpose):
+        words = draws(seed, corpus, epoch, window, purpose)
+        ends = [gap + 1 for gap in choose(words, count - 1, items - 1)]
+        return [end - begin for begin, end in zip([0] + ends, ends + [items])]
+    return list(zip(cut(kept, 2), cut(hidden, 1)))
 def batch_size(samples, full, start, increment, ramp):
     risen = samples * ((full - start) // increment) // ramp
     return full if samples >= ramp else min(full, start + risen * increment)
@@ -50,6 +70,6 @@ def weight(seed, name, row, column, columns, std):
     value = std * (math.sqrt(-2 * math.log((2 * u + 1) / 2**33)) * wave)
     return struct.unpack("f", struct.pack("f", value))[0]
 if __name__ == "__main__":
-    made = {f.__name__: f for f in (window, blend, batch_size, weight)}[sys.argv[1]]
+    made = {f.__name__: f for f in (window, blend, spans, batch_size, weight)}[sys.argv[1]]
     print(made(*(a if a[0].isalpha() else float(a) if set(a) & set(".e") else int(a)
                  for a in sys.argv[2:])))

@@ -253,7 +253,7 @@ class DeckCheck {
   void check_length(const NamedCorpus& named, data::TokenRange range,
                     const std::string& part) {
     try {
-      data::SampleIndex(range, deck().model.sequence, deck().data.seed,
+      data::SampleIndex(range, data::rules_of(deck()).windows, deck().data.seed,
                         data::Order::sequential,
                         fmt::format("'{}' of corpus '{}'", part, named.path));
     } catch (const InputError& error) {

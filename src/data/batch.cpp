@@ -24,16 +24,16 @@ Batch::Batch(const BatchSpec& spec, index_t max_columns)
 
 Batch::Batch(const BatchSpec& spec, index_t max_columns,
              const std::vector<std::size_t>& fields)
-    : sequence_(spec.streams.at(0).sequence), max_columns_(max_columns) {
+    : max_columns_(max_columns) {
   for (const std::size_t index : fields) {
     const FieldSpec& field = spec.fields.at(index);
     const index_t rows = spec.elements(field, 1);
-    fields_.push_back({index, field, rows, field_named(field.name),
+    fields_.push_back({index, field, rows,
                        HostArray<std::byte>("trireme::data::" + field.name,
                                             static_cast<std::size_t>(rows * max_columns) *
                                                 size_of(field.type()))});
   }
-  tokens_.resize(static_cast<std::size_t>(sequence_) + 1);
+  sample_.reserve(fields_.size());
 }
 
 const Batch::Field& Batch::find(std::string_view name) const {
@@ -59,47 +59,21 @@ HostBatch Batch::view() const {
   return batch;
 }
 
-// An id outside would read beyond the embedding table.
-void Batch::require_in_vocabulary(const Dataset& dataset,
-                                  const Dataset::Window& window) const {
-  const auto vocabulary = static_cast<std::uint32_t>(dataset.vocabulary_size());
-  std::uint32_t largest = 0;
-  for (index_t i = 0; i <= window.labels; ++i) {
-    // Unsigned: an id beyond 2^31 of a damaged file is large, not negative.
-    largest = std::max(largest,
-                       static_cast<std::uint32_t>(tokens_[static_cast<std::size_t>(i)]));
-  }
-  TRIREME_REQUIRE_INPUT(largest < vocabulary,
-                        "corpus '{}': token id {} near token {} is outside its "
-                        "vocabulary of {}: the file is damaged (`trireme inspect "
-                        "--verify` tells more)",
-                        window.corpus->path().string(), largest, window.begin,
-                        vocabulary);
-}
-
-void Batch::fill(const Dataset& dataset, index_t first_sample, index_t columns,
-                 bool mask_end_of_document) {
-  TRIREME_REQUIRE(
-      columns >= 1 && columns <= max_columns_ && dataset.sequence() == sequence_,
-      "a batch of {} x {} in room for {} x {}", dataset.sequence(),
-      format_plural(columns, "token"), sequence_, max_columns_);
+void Batch::fill(SampleMaker& maker, index_t first_sample, index_t columns) {
+  TRIREME_REQUIRE(columns >= 1 && columns <= max_columns_, "a batch of {} in room for {}",
+                  format_plural(columns, "sample"), max_columns_);
   columns_ = columns;
   first_sample_ = first_sample;
   if (fields_.empty()) return;
-  const auto end = static_cast<std::int32_t>(dataset.end_of_document());
   for (index_t j = 0; j < columns; ++j) {
-    const Dataset::Window window = dataset.window(first_sample + j);
-    window.corpus->copy(window.begin, window.labels + 1, tokens_.data());
-    require_in_vocabulary(dataset, window);
-    const Sample sample{{tokens_.data(), static_cast<std::size_t>(window.labels) + 1},
-                        sequence_,
-                        end,
-                        mask_end_of_document};
+    sample_.clear();
     for (const Field& field : fields_) {
       std::byte* const first =
           field.memory.data() + static_cast<std::size_t>(j) * size_of(field.spec.type());
-      field.fill(sample, {first, columns, field.rows, field.spec.type()});
+      sample_.push_back(
+          {field.spec.name, {first, columns, field.rows, field.spec.type()}});
     }
+    maker.make(first_sample + j, sample_);
   }
   sum_weights();
 }

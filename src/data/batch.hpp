@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "base/exec.hpp"
-#include "data/dataset.hpp"
-#include "data/fields.hpp"
+#include "data/sample_maker.hpp"
 #include "tensor/batch_spec.hpp"
 
 namespace trireme::data {
@@ -29,7 +28,6 @@ class Batch {
   // A batch with all fields of the spec.
   Batch(const BatchSpec& spec, index_t max_columns);
 
-  index_t sequence() const { return sequence_; }
   index_t columns() const { return columns_; }
   // Position in the run of column 0; column j is the sample first_sample() + j.
   index_t first_sample() const { return first_sample_; }
@@ -45,12 +43,8 @@ class Batch {
   // Valid until the next fill().
   HostBatch view() const;
 
-  // Column j becomes the sample at first_sample + j. A pure function of its arguments. A
-  // window with fewer labels is filled up with what does not count.
-  // With mask_end_of_document, nothing is learned from predicting past the end of a
-  // document.
-  void fill(const Dataset& dataset, index_t first_sample, index_t columns,
-            bool mask_end_of_document);
+  // Column j becomes the sample at first_sample + j. A pure function of its arguments.
+  void fill(SampleMaker& maker, index_t first_sample, index_t columns);
   // Columns from `first` on are there to make up a micro-batch: fields of weights (all
   // that are float32) are zero there, so that they count for nothing.
   void discount_columns(index_t first);
@@ -60,20 +54,17 @@ class Batch {
     std::size_t index = 0;  // in the spec
     FieldSpec spec;
     index_t rows = 1;
-    FillField fill = nullptr;
     HostArray<std::byte> memory;
     double sum = 0.0;  // of weights
   };
   void sum_weights();
   const Field& find(std::string_view name) const;
-  void require_in_vocabulary(const Dataset& dataset, const Dataset::Window& window) const;
 
-  index_t sequence_ = 0;
   index_t max_columns_ = 0;
   index_t columns_ = 0;
   index_t first_sample_ = 0;
   std::vector<Field> fields_;
-  std::vector<std::int32_t> tokens_;  // of one window
+  std::vector<SampleColumn> sample_;  // of the one that is made
 };
 
 }  // namespace trireme::data

@@ -3,7 +3,7 @@
 // Batch n lies in buffer n % depth. `made` batches are complete; the consumer has the
 // batch `taken` - 1 in use; buffers of earlier ones are free. Of the batches from `taken`
 // to `summed` the sums are known: those run ahead of the buffers, by up to a step, and
-// for them the thread reads the weights of a batch once more, into one batch of its own.
+// for them the thread makes the weights of a batch once more, into one batch of its own.
 // For example with depth 4 and steps of 100 batches: sums of 100 batches, memory of 5.
 #include "data/batch_loader.hpp"
 
@@ -21,9 +21,9 @@
 namespace trireme::data {
 
 struct BatchLoader::Ring {
-  Ring(const Dataset& dataset_, std::function<ColumnRange(index_t)> plan_,
+  Ring(const Dataset& dataset, std::function<ColumnRange(index_t)> plan_,
        Options options_)
-      : dataset(dataset_),
+      : maker(make_sample_maker(dataset)),
         plan(std::move(plan_)),
         options(std::move(options_)),
         weights(options.spec, options.max_columns, options.summed),
@@ -66,8 +66,8 @@ struct BatchLoader::Ring {
     throw Error(fmt::format("batch {} was asked for, the plan ends there", last));
   }
 
-  void fill(Batch& batch, const ColumnRange& range) const {
-    batch.fill(dataset, range.first_sample, range.columns, options.mask_end_of_document);
+  void fill(Batch& batch, const ColumnRange& range) {
+    batch.fill(*maker, range.first_sample, range.columns);
   }
   void make_sums() {
     const ColumnRange range = plan(summed);
@@ -120,7 +120,7 @@ struct BatchLoader::Ring {
     changed.notify_all();
   }
 
-  const Dataset& dataset;
+  std::unique_ptr<SampleMaker> maker;  // the thread's
   std::function<ColumnRange(index_t)> plan;
   Options options;
   std::vector<Batch> buffers;

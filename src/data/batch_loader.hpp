@@ -30,7 +30,6 @@ class BatchLoader {
     BatchSpec spec;
     std::vector<std::size_t> fields;  // of the spec, that batches have
     index_t max_columns = 1;
-    bool mask_end_of_document = false;
     int depth = 4;  // buffers, the one in use included; at least 2
     // The fields of weights that sum_ahead() sums, by their numbers in the spec, and over
     // how many batches at most. Their sums are kept, not the batches: a step may have
@@ -38,9 +37,9 @@ class BatchLoader {
     std::vector<std::size_t> summed = {};
     index_t most_summed = 0;
   };
-  // plan(n): the columns of the n-th batch that next() gives, n = 0, 1, 2 ...; a pure
-  // function, called by the thread. `dataset` and what plan refers to must outlive the
-  // loader.
+  // Samples are those of the data set's rules. plan(n): the columns of the n-th batch
+  // that next() gives, n = 0, 1, 2 ...; a pure function, called by the thread. `dataset`
+  // and what plan refers to must outlive the loader.
   BatchLoader(const Dataset& dataset, std::function<ColumnRange(index_t)> plan,
               Options options);
   // Stops the thread, in the middle of its work if need be.

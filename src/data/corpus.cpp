@@ -216,6 +216,15 @@ index_t Corpus::document_begin(index_t document) const {
   return static_cast<index_t>(documents_[document]);
 }
 
+index_t Corpus::document_of(index_t token) const {
+  TRIREME_REQUIRE(token >= 0 && token < token_count_,
+                  "token {} is outside corpus '{}' of {}", token, path_.string(),
+                  token_count_);
+  const std::uint64_t* const behind = std::upper_bound(
+      documents_, documents_ + document_count_, static_cast<std::uint64_t>(token));
+  return behind - documents_ - 1;
+}
+
 double Corpus::unigram_entropy() const {
   if (unigram_entropy_) return *unigram_entropy_;
   std::vector<std::uint64_t> counts(vocabulary_size_);

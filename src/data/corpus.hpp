@@ -43,6 +43,8 @@ class Corpus {
   void copy(index_t begin, index_t count, std::int32_t* out) const;
   // First token of document d; of d = document_count() the end of the stream.
   index_t document_begin(index_t document) const;
+  // The document that has this token.
+  index_t document_of(index_t token) const;
 
   // Entropy of the frequencies of single tokens, in nats per token: what a model must
   // beat. From the file where it is stored, else counted.

@@ -1,6 +1,8 @@
 // data/dataset.cpp — see dataset.hpp.
 #include "data/dataset.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/plural.hpp"
 
@@ -15,9 +17,9 @@ std::vector<double> weights_of(const std::vector<Dataset::Part>& parts) {
 
 }  // namespace
 
-Dataset::Dataset(std::vector<Part> parts, index_t sequence, std::uint64_t seed,
-                 Order order, const std::string& name, Tail tail)
-    : parts_(std::move(parts)), sequence_(sequence), blend_(weights_of(parts_)) {
+Dataset::Dataset(std::vector<Part> parts, const SampleRules& rules, Order order,
+                 const std::string& name, Tail tail)
+    : parts_(std::move(parts)), rules_(rules), blend_(weights_of(parts_)) {
   const Corpus& first = *parts_[0].corpus;
   for (const Part& part : parts_) {
     const Corpus& corpus = *part.corpus;
@@ -28,17 +30,32 @@ Dataset::Dataset(std::vector<Part> parts, index_t sequence, std::uint64_t seed,
         name, first.path().string(), format_plural(first.vocabulary_size(), "token"),
         first.end_of_document(), corpus.path().string(), corpus.vocabulary_size(),
         corpus.end_of_document());
-    index_.emplace_back(part.range, sequence, seed, order,
+    index_.emplace_back(part.range, rules.windows, rules.seed, order,
                         fmt::format("'{}' of corpus '{}'", name, corpus.path().string()),
                         static_cast<int>(index_.size()), tail);
   }
 }
 
-Dataset::Window Dataset::window(index_t position) const {
+Dataset::Place Dataset::place(index_t position) const {
   const Blend::Place place = blend_.place(position);
   const auto part = static_cast<std::size_t>(place.corpus);
-  const index_t begin = index_[part].window(place.position);
-  return {parts_[part].corpus.get(), begin, index_[part].labels(begin)};
+  const SampleId sample = index_[part].sample(place.position);
+  return {parts_[part].corpus.get(), sample, index_[part].tokens(sample.window)};
+}
+
+void Dataset::copy(const Place& place, std::int32_t* out) const {
+  const TokenRange& tokens = place.tokens;
+  place.corpus->copy(tokens.begin, tokens.size(), out);
+  std::uint32_t largest = 0;
+  for (index_t i = 0; i < tokens.size(); ++i) {
+    // Unsigned: an id beyond 2^31 of a damaged file is large, not negative.
+    largest = std::max(largest, static_cast<std::uint32_t>(out[i]));
+  }
+  TRIREME_REQUIRE_INPUT(
+      largest < vocabulary_size(),
+      "corpus '{}': token id {} near token {} is outside its vocabulary of {}: the file "
+      "is damaged (`trireme inspect --verify` tells more)",
+      place.corpus->path().string(), largest, tokens.begin, vocabulary_size());
 }
 
 index_t Dataset::windows() const {
@@ -51,6 +68,15 @@ index_t Dataset::left_out() const {
   index_t labels = 0;
   for (const SampleIndex& index : index_) labels += index.left_out();
   return labels;
+}
+
+std::vector<double> Dataset::epochs(index_t positions) const {
+  std::vector<double> epochs;
+  for (std::size_t i = 0; i < index_.size(); ++i) {
+    epochs.push_back(static_cast<double>(blend_.count(static_cast<int>(i), positions)) /
+                     static_cast<double>(index_[i].samples_per_epoch()));
+  }
+  return epochs;
 }
 
 index_t Dataset::positions_without_repeats() const {

@@ -2,16 +2,20 @@
 //
 // A position of the run becomes tokens in two steps (sample_index.hpp): Blend says which
 // corpus it belongs to and its position there, and that corpus' SampleIndex which tokens
-// these are. Neither stores anything, so that every rank can look up any position.
+// these are. Neither stores anything, so that every rank can look up any position. What
+// is made of the tokens is up to a maker of samples (sample_maker.hpp).
 #ifndef TRIREME_DATA_DATASET_HPP_
 #define TRIREME_DATA_DATASET_HPP_
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/types.hpp"
 #include "data/corpus.hpp"
 #include "data/sample_index.hpp"
+#include "data/sample_rules.hpp"
 
 namespace trireme::data {
 
@@ -24,21 +28,28 @@ class Dataset {
   };
   // InputError when corpora of different vocabularies are mixed, or a part is too short.
   // `name` ("train") is for messages.
-  Dataset(std::vector<Part> parts, index_t sequence, std::uint64_t seed, Order order,
+  Dataset(std::vector<Part> parts, const SampleRules& rules, Order order,
           const std::string& name, Tail tail = Tail::left_out);
 
-  struct Window {
+  struct Place {
     const Corpus* corpus = nullptr;
-    index_t begin = 0;   // labels + 1 tokens from here
-    index_t labels = 0;  // sequence, or fewer where the tail is counted
+    SampleId sample;
+    TokenRange tokens;  // of the window
   };
-  Window window(index_t position) const;
+  Place place(index_t position) const;
+  // The tokens there. InputError for an id outside of the vocabulary: it would read
+  // beyond the table of embeddings.
+  void copy(const Place& place, std::int32_t* out) const;
 
-  index_t sequence() const { return sequence_; }
+  const SampleRules& rules() const { return rules_; }
   // Windows in all parts.
   index_t windows() const;
-  // Labels of all parts that are in no window.
+  // Tokens of so many windows, where those that neighbours share count once.
+  index_t tokens_of(index_t windows) const { return windows * rules_.windows.stride; }
+  // Tokens of all parts that are in no window.
   index_t left_out() const;
+  // How often each part is gone through by the first positions.
+  std::vector<double> epochs(index_t positions) const;
   const std::vector<Part>& parts() const { return parts_; }
   // Positions before any window comes a second time: all windows of one part; of several,
   // until one of them is used up.
@@ -48,7 +59,7 @@ class Dataset {
 
  private:
   std::vector<Part> parts_;
-  index_t sequence_;
+  SampleRules rules_;
   std::vector<SampleIndex> index_;
   Blend blend_;
 };

@@ -28,11 +28,17 @@ Parts parts_of(const config::Deck& deck, const Corpora& corpora, Split split) {
 
 ValidationSet in_order(const config::Deck& deck, const Parts& parts,
                        const std::string& name, Tail tail) {
-  return {name, std::make_unique<Dataset>(parts, deck.model.sequence, deck.data.seed,
-                                          Order::sequential, name, tail)};
+  return {name, std::make_unique<Dataset>(parts, rules_of(deck), Order::sequential, name,
+                                          tail)};
 }
 
 }  // namespace
+
+SampleRules rules_of(const config::Deck& deck) {
+  return sample_rules(NextTokenRules{.sequence = deck.model.sequence,
+                                     .mask_end_of_document = deck.data.mask_eod_loss},
+                      deck.data.seed);
+}
 
 std::string_view name_of(Split split) {
   return kSplitNames.at(static_cast<std::size_t>(split));
@@ -129,8 +135,7 @@ Datasets make_datasets(const config::Deck& deck, Corpora corpora) {
   Datasets sets;
   sets.corpora = std::move(corpora);
   sets.train = std::make_unique<Dataset>(parts_of(deck, sets.corpora, Split::train),
-                                         deck.model.sequence, deck.data.seed,
-                                         Order::shuffled, "train");
+                                         rules_of(deck), Order::shuffled, "train");
   if (deck.data.validation.empty() && deck.data.split[1] == 0.0) return sets;
   sets.validation = make_sets(deck, sets.corpora, Split::validation, Tail::left_out);
   return sets;

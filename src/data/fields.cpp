@@ -1,12 +1,6 @@
 // data/fields.cpp — see fields.hpp.
 #include "data/fields.hpp"
 
-#include <fmt/format.h>
-
-#include <utility>
-
-#include "base/error.hpp"
-
 namespace trireme::data {
 
 namespace {
@@ -48,18 +42,15 @@ void loss_mask(const Sample& sample, const FieldColumn& column) {
   }
 }
 
-constexpr std::pair<std::string_view, FillField> kFields[] = {{"tokens", tokens},
-                                                              {"labels", labels},
-                                                              {"positions", positions},
-                                                              {"loss_mask", loss_mask}};
+constexpr NamedField<Sample> kFields[] = {{"tokens", tokens},
+                                          {"labels", labels},
+                                          {"positions", positions},
+                                          {"loss_mask", loss_mask}};
 
 }  // namespace
 
-FillField field_named(std::string_view name) {
-  for (const auto& [known, fill] : kFields) {
-    if (known == name) return fill;
-  }
-  throw Error(fmt::format("no field '{}' can be made of a corpus", name));
+void fill_field(std::string_view name, const Sample& sample, const FieldColumn& column) {
+  fill_field<Sample>(kFields, name, sample, column);
 }
 
 }  // namespace trireme::data

@@ -1,11 +1,14 @@
-// data/fields.hpp — how the fields of a batch are made from a window of tokens: one
-// function for each field that there is, found by its name.
+// data/fields.hpp — how the fields of a batch are made from a sample: one function for
+// each field that there is, found by its name in a table of the sample's kind.
 //
 // A kind of model declares which of them its batches have (BatchSpec). A new field is a
-// function here, its line in the table at the end of fields.cpp, and the block that reads
-// it.
+// function, its line in the table, and the block that reads it. The fields of a language
+// model are here; a kind of samples with streams of its own has its table beside its
+// maker (span_maker.cpp).
 #ifndef TRIREME_DATA_FIELDS_HPP_
 #define TRIREME_DATA_FIELDS_HPP_
+
+#include <fmt/format.h>
 
 #include <cstdint>
 #include <span>
@@ -16,8 +19,7 @@
 
 namespace trireme::data {
 
-// A sample as it is cut from a corpus: one window, for the first of the model's streams.
-// A kind of model whose streams have texts of their own needs a window for each.
+// A language model's sample as it is cut from a corpus: one window.
 struct Sample {
   // Inputs and labels overlap: s + 1 tokens, or fewer in a last window.
   std::span<const std::int32_t> tokens;
@@ -47,9 +49,24 @@ struct FieldColumn {
   }
 };
 
-using FillField = void (*)(const Sample& sample, const FieldColumn& column);
-// Error where there is no such field.
-FillField field_named(std::string_view name);
+// A line of the table of a kind of samples.
+template <class S>
+struct NamedField {
+  std::string_view name;
+  void (*fill)(const S& sample, const FieldColumn& column);
+};
+
+// Error where the table has no such field.
+template <class S>
+void fill_field(std::span<const NamedField<S>> table, std::string_view name,
+                const S& sample, const FieldColumn& column) {
+  for (const NamedField<S>& field : table) {
+    if (field.name == name) return field.fill(sample, column);
+  }
+  throw Error(fmt::format("no field '{}' can be made of these samples", name));
+}
+
+void fill_field(std::string_view name, const Sample& sample, const FieldColumn& column);
 
 }  // namespace trireme::data
 

@@ -38,46 +38,49 @@ std::vector<TokenRange> split_tokens(index_t tokens, const std::vector<double>& 
   return parts;
 }
 
-SampleIndex::SampleIndex(TokenRange range, index_t sequence, std::uint64_t seed,
-                         Order order, const std::string& name, int stream, Tail tail)
+SampleIndex::SampleIndex(TokenRange range, Windows windows, std::uint64_t seed,
+                         Order order, const std::string& name, int corpus, Tail tail)
     : range_(range),
-      sequence_(sequence),
-      samples_((range.size() - 1 + (tail == Tail::counted ? sequence - 1 : 0)) /
-               sequence),
+      windows_(windows),
+      samples_((range.size() - windows.shared() +
+                (tail == Tail::counted ? windows.stride - 1 : 0)) /
+               windows.stride),
       seed_(seed),
       order_(order),
-      stream_(stream) {
-  TRIREME_REQUIRE(stream >= 0 && stream < 65536, "corpus {} of a blend of at most 65536",
-                  stream);
-  TRIREME_REQUIRE_INPUT(tail == Tail::left_out || range.size() > 1,
+      corpus_(corpus) {
+  TRIREME_REQUIRE(corpus >= 0 && corpus < 65536, "corpus {} of a blend of at most 65536",
+                  corpus);
+  TRIREME_REQUIRE_INPUT(tail == Tail::left_out || range.size() > windows.shared(),
                         "{} has {}: there is none to predict from the one before it",
                         name, format_plural(range.size(), "token"));
   TRIREME_REQUIRE_INPUT(
-      tail == Tail::counted || range.size() > sequence,
-      "{} has {}, one sample takes {} (model.sequence + 1): take a larger corpus, a "
+      tail == Tail::counted || range.size() >= windows.tokens,
+      "{} has {}, one sample takes {} (by model.sequence): take a larger corpus, a "
       "larger share of it (data.split), or a shorter sequence",
-      name, format_plural(range.size(), "token"), sequence + 1);
+      name, format_plural(range.size(), "token"), windows.tokens);
 }
 
-index_t SampleIndex::window(index_t position) const {
+SampleId SampleIndex::sample(index_t position) const {
   TRIREME_REQUIRE(position >= 0, "sample position {} is negative", position);
-  index_t index = position % samples_;
+  const index_t epoch = position / samples_;
+  index_t window = position % samples_;
   if (order_ == Order::shuffled) {
-    const auto epoch = static_cast<std::uint64_t>(position / samples_);
-    const std::uint64_t key =
-        static_cast<std::uint64_t>(stream_) << 32 | (epoch & 0xffffffffu);
-    index = static_cast<index_t>(Permutation(static_cast<std::uint64_t>(samples_), seed_,
-                                             key)(static_cast<std::uint64_t>(index)));
+    const std::uint64_t key = static_cast<std::uint64_t>(corpus_) << 32 |
+                              (static_cast<std::uint64_t>(epoch) & 0xffffffffu);
+    const Permutation permutation(static_cast<std::uint64_t>(samples_), seed_, key);
+    window = static_cast<index_t>(permutation(static_cast<std::uint64_t>(window)));
   }
-  return range_.begin + index * sequence_;
+  return {corpus_, epoch, window};
 }
 
-index_t SampleIndex::labels(index_t window) const {
-  return std::min(sequence_, range_.end - 1 - window);
+TokenRange SampleIndex::tokens(index_t window) const {
+  const index_t begin = range_.begin + window * windows_.stride;
+  return {begin, std::min(begin + windows_.tokens, range_.end)};
 }
 
 index_t SampleIndex::left_out() const {
-  return std::max<index_t>(0, range_.size() - 1 - samples_ * sequence_);
+  return std::max<index_t>(
+      0, range_.size() - windows_.shared() - samples_ * windows_.stride);
 }
 
 // A share of all, in units of 2^-32.

@@ -3,10 +3,10 @@
 // All of it are pure functions of position and seed: nothing is stored, any rank computes
 // any sample, and a restart continues by knowing how many samples were consumed.
 //   Positions p = 0, 1, 2 ... count samples over the whole run. In a stream of S windows,
-//   p is window permutation_epoch(p mod S) of epoch p div S. Window w is the tokens
-//   [w s, w s + s + 1) of the range: s inputs and their s labels, so that neighbouring
-//   windows share one token. Tokens behind the last whole window are not used, or make a
-//   last window with fewer labels (Tail).
+//   p is window permutation_epoch(p mod S) of epoch p div S. Window w begins w strides
+//   into the range. A language model's are of s + 1 tokens, s apart: s inputs and their s
+//   labels, so that neighbouring windows share one token. Tokens behind the last whole
+//   window are not used, or make a last, shorter window (Tail).
 // Example: the range [100, 115) has with s = 4 the windows 0 to 2, which begin at 100,
 // 104 and 108; tokens 113 and 114 are left. Position 4 is the second of epoch 1. With
 // seed 1 the windows of that epoch come in the order 1 0 2, so that it is tokens 100 to
@@ -32,32 +32,52 @@ struct TokenRange {
 // up to 1 (InputError).
 std::vector<TokenRange> split_tokens(index_t tokens, const std::vector<double>& shares);
 
+// How a stream of tokens is cut. A window shares its last tokens - stride tokens with the
+// next one.
+struct Windows {
+  index_t tokens = 1;
+  index_t stride = 1;  // from one to the next; at most `tokens`
+
+  index_t shared() const { return tokens - stride; }
+};
+// Those in which the next token is predicted, `sequence` times.
+constexpr Windows next_token_windows(index_t sequence) {
+  return {.tokens = sequence + 1, .stride = sequence};
+}
+
+// Which sample it is, of all that there are.
+struct SampleId {
+  int corpus = 0;  // in the blend
+  index_t epoch = 0;
+  index_t window = 0;  // in the corpus' order
+};
+
 enum class Order { shuffled, sequential };
 // The tokens behind the last whole window.
 enum class Tail { left_out, counted };
 
 class SampleIndex {
  public:
-  // `stream` tells apart corpora of one seed. `name` is for messages. InputError when the
-  // range is too short for one sample.
-  SampleIndex(TokenRange range, index_t sequence, std::uint64_t seed, Order order,
-              const std::string& name, int stream = 0, Tail tail = Tail::left_out);
+  // `corpus` is its number in the blend, which tells apart corpora of one seed. `name` is
+  // for messages. InputError when the range is too short for one sample.
+  SampleIndex(TokenRange range, Windows windows, std::uint64_t seed, Order order,
+              const std::string& name, int corpus = 0, Tail tail = Tail::left_out);
 
   index_t samples_per_epoch() const { return samples_; }
-  // First token of the sample at a position; it has labels(window) + 1 tokens.
-  index_t window(index_t position) const;
-  // `sequence`, or fewer in the last window where the tail is counted.
-  index_t labels(index_t window) const;
-  // Labels that are in no window.
+  // The window at a position.
+  SampleId sample(index_t position) const;
+  // Its tokens; fewer than others in the last window where the tail is counted.
+  TokenRange tokens(index_t window) const;
+  // Tokens that are in no window; at its end one that windows share is not counted.
   index_t left_out() const;
 
  private:
   TokenRange range_;
-  index_t sequence_;
+  Windows windows_;
   index_t samples_;
   std::uint64_t seed_;
   Order order_;
-  int stream_;
+  int corpus_;
 };
 
 // Shares positions out to corpora in proportion to weights. Corpora are split off one

@@ -81,7 +81,7 @@ std::vector<Plan> plans_of_files(const EvaluateOptions& options,
     plan.set.name = path;
     plan.set.samples = std::make_unique<data::Dataset>(
         std::vector<data::Dataset::Part>{{plan.corpora.front(), range, 1.0}},
-        deck.model.sequence, deck.data.seed, data::Order::sequential, path,
+        data::rules_of(deck), data::Order::sequential, path,
         tail ? data::Tail::counted : data::Tail::left_out);
     plans.push_back(std::move(plan));
   }
@@ -238,8 +238,9 @@ class Evaluator {
 
   [[noreturn]] void stop_on_non_finite(const Plan& plan, const std::string& checkpoint,
                                        index_t first, index_t end) {
+    const auto maker = data::make_sample_maker(*plan.set.samples);
     const std::string mine = replica_->locate_non_finite(
-        [&](int m) { return validation_.micro_batch(*plan.set.samples, first, end, m); });
+        [&](int m) { return validation_.micro_batch(*maker, first, end, m); });
     std::string place = "in the loss itself";
     for (const std::string& found : grid_.groups().world->gather(mine)) {
       if (found.empty()) continue;

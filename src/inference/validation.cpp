@@ -24,12 +24,12 @@ index_t Validation::samples_at_once() const {
 }
 
 // Ranks take micro-batches in turn.
-HostBatch Validation::micro_batch(const data::Dataset& samples, index_t first,
-                                  index_t end, int m, const Look& look) {
+HostBatch Validation::micro_batch(data::SampleMaker& maker, index_t first, index_t end,
+                                  int m, const Look& look) {
   const index_t micro = deck_.batch.micro;
   const index_t at =
       first + (m * index_t{deck_.parallel.data} + grid_.coordinates().data) * micro;
-  batch_.fill(samples, at, micro, deck_.data.mask_eod_loss);
+  batch_.fill(maker, at, micro);
   batch_.discount_columns(end - at);
   if (look) look(batch_);
   return batch_.view();
@@ -39,7 +39,8 @@ step::LossSums Validation::part(const data::Dataset& samples, index_t first, ind
                                 const Look& look) {
   const index_t round = deck_.batch.micro * deck_.parallel.data;
   const auto rounds = static_cast<int>((end - first + round - 1) / round);
-  return model_.evaluate([&](int m) { return micro_batch(samples, first, end, m, look); },
+  const auto maker = data::make_sample_maker(samples);
+  return model_.evaluate([&](int m) { return micro_batch(*maker, first, end, m, look); },
                          rounds);
 }
 

@@ -10,6 +10,7 @@
 #include "config/deck.hpp"
 #include "data/batch.hpp"
 #include "data/datasets.hpp"
+#include "data/sample_maker.hpp"
 #include "step/replica.hpp"
 #include "tensor/batch_spec.hpp"
 
@@ -38,7 +39,7 @@ class Validation {
                       const Look& look = {});
   // Micro-batch m of that share; past its end one without a sample that counts. Valid
   // until the next one.
-  HostBatch micro_batch(const data::Dataset& samples, index_t first, index_t end, int m,
+  HostBatch micro_batch(data::SampleMaker& maker, index_t first, index_t end, int m,
                         const Look& look = {});
 
  private:

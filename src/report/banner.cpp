@@ -129,7 +129,7 @@ Line precision_line(const BannerInfo& info) {
 
 Line corpus_line(const BannerInfo& info) {
   Line line;
-  for (const std::string& path : info.corpora) line.add(true, "{}", path);
+  for (const CorpusEpochs& corpus : info.corpora) line.add(true, "{}", corpus.path);
   line.add(true, "{} to train on", count_text(info.corpus_tokens, "token"));
   return line;
 }
@@ -159,10 +159,21 @@ Line steps_line(const BannerInfo& info) {
   Line line;
   line.add(true, "{}", format_grouped(steps));
   line.add(true, "{}", format_count(tokens, "token"));
-  line.add(true, "{:.3g} epochs", tokens / static_cast<double>(info.corpus_tokens));
+  if (info.corpora.size() == 1) {
+    line.add(true, "{:.3g} epochs", info.corpora.front().epochs);
+  }
   line.add(info.first_step > 0, "{} done before", format_grouped(info.first_step));
   const auto& limit = deck.run.time_limit;
   line.add(limit.has_value(), "time limit {}", format_duration(limit.value_or(0.0)));
+  return line;
+}
+
+// Of a blend each corpus has epochs of its own.
+Line epochs_line(const BannerInfo& info) {
+  Line line;
+  for (const CorpusEpochs& corpus : info.corpora) {
+    line.add(info.corpora.size() > 1, "{}: {:.3g}", corpus.path, corpus.epochs);
+  }
   return line;
 }
 
@@ -195,6 +206,7 @@ std::string banner(const BannerInfo& info) {
   validation_line(info).put(out, "validation");
   batch_line(info).put(out, "batch");
   steps_line(info).put(out, "steps");
+  epochs_line(info).put(out, "epochs");
   Line run;
   run.add(true, "{}", info.deck.run.dir);
   run.put(out, "run");

@@ -10,6 +10,7 @@
 #include "base/machine.hpp"
 #include "ckpt/build_identity.hpp"
 #include "config/deck.hpp"
+#include "report/corpus_epochs.hpp"
 
 namespace trireme::report {
 
@@ -26,7 +27,7 @@ struct BannerInfo {
   std::string wait_policy;            // "yield"; empty where it goes without saying
   double gemm_tflops = 0.0;           // measured, per device
   std::string attention;              // whose kernels, where that is a question
-  std::vector<std::string> corpora;   // paths
+  std::vector<CorpusEpochs> corpora;  // of all of the run's steps
   std::int64_t corpus_tokens = 0;     // for training
   struct Set {
     std::string name;

@@ -105,6 +105,15 @@ struct JsonLine {
     for (const auto& [name, mean] : losses) inner(name, mean);
     text += fmt::format(", \"losses\": {}}}", inner.text);
   }
+  // Of each corpus, where there are several.
+  void operator()(const std::vector<double>& epochs) {
+    if (epochs.empty()) return;
+    std::string list;
+    for (const double count : epochs) {
+      list += (list.empty() ? "" : ", ") + json_text(count);
+    }
+    text += fmt::format(", \"epochs\": [{}]", list);
+  }
 };
 
 // Empty in place of what an older record does not have.
@@ -125,6 +134,11 @@ struct CurvePoints {
   void operator()(const std::string&, const std::string&) {}
   void operator()(const model::NamedLosses& losses) {
     for (const auto& [name, mean] : losses) (*this)("losses/" + name, mean);
+  }
+  void operator()(const std::vector<double>& epochs) {
+    for (std::size_t i = 0; i < epochs.size(); ++i) {
+      (*this)("epochs/" + std::to_string(i), epochs[i]);
+    }
   }
 };
 
@@ -193,6 +207,7 @@ std::string to_json(const StepRecord& record) {
   visit_step(record, line);
   visit_step_additions(record, line);
   line(record.losses);
+  line(record.epochs);
   line("time", record.time);
   return line.text + '}';
 }
@@ -234,6 +249,7 @@ std::vector<Scalar> to_scalars(const StepRecord& record) {
   visit_step(record, points);
   visit_step_additions(record, points);
   points(record.losses);
+  points(record.epochs);
   return points.scalars;
 }
 

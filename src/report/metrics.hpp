@@ -10,8 +10,9 @@
 //
 // Fields that came after version 0.1.0 stand behind the others in both files. Records
 // without them, of runs that an older program began, are kept as they are; in train.csv
-// their columns are empty. Losses of single objectives are in train.jsonl alone: which
-// there are is the model's affair, and columns are the same for every run.
+// their columns are empty. Losses of single objectives and epochs of single corpora are
+// in train.jsonl alone: which there are is the run's affair, and columns are the same for
+// every run.
 #ifndef TRIREME_REPORT_METRICS_HPP_
 #define TRIREME_REPORT_METRICS_HPP_
 
@@ -53,6 +54,8 @@ struct StepRecord {
   double loss_mean = kNotKnown;      // nats per token, over all tokens of these steps
   std::string time;                  // iso_time() when it was written
   model::NamedLosses losses = {};    // mean of each objective, where there are several
+  // How often each corpus of a blend was gone through, since the first step of the run.
+  std::vector<double> epochs = {};
 };
 
 struct ValidationRecord {

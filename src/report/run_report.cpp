@@ -1,4 +1,9 @@
 // report/run_report.cpp — see run_report.hpp.
+//
+// The text is for who comes back to a terminal: how far the run is, how good, and where.
+// The file has the same and the tables that were shown before it, so that no program
+// reads what is meant for people. A pipeline's part is made apart, since efficiency.json
+// has it, too.
 #include "report/run_report.hpp"
 
 #include <fmt/format.h>
@@ -115,12 +120,23 @@ std::string RunReport::text() const {
     }
     text += line(set.name, parts);
   }
+  if (corpora.size() > 1) {
+    std::vector<std::string> parts;
+    for (const CorpusEpochs& corpus : corpora) {
+      parts.push_back(fmt::format("{}: {:.3g}", corpus.path, corpus.epochs));
+    }
+    text += line("epochs", parts);
+  }
   return text;
 }
 
 std::string RunReport::json(const SectionTable& table) const {
   Json sets = Json::array();
   for (const LossSummary& set : validations) sets.push_back(json_of(set));
+  Json trained_on = Json::array();
+  for (const CorpusEpochs& corpus : corpora) {
+    trained_on.push_back({{"path", corpus.path}, {"epochs", corpus.epochs}});
+  }
   Json json = {{"schema_version", kReportSchemaVersion},
                {"start", start},
                {"time", time},
@@ -132,6 +148,7 @@ std::string RunReport::json(const SectionTable& table) const {
                {"losses",
                 {{"training", training ? json_of(*training) : Json()},
                  {"validation", std::move(sets)}}},
+               {"corpora", std::move(trained_on)},
                {"effective_time", json_of(effective)},
                {"this_start", table.json()}};
   json["this_start"]["pipeline"] = pipeline_json(pipeline);

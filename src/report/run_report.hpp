@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "report/corpus_epochs.hpp"
 #include "report/metrics.hpp"
 #include "report/run_history.hpp"
 #include "report/section_table.hpp"
@@ -31,8 +32,8 @@ std::string_view name_of(StartEnd end);
 // names none. Error where it cannot be written.
 void tell_job_script(StartEnd end);
 
-// What rank 0 reports. Losses and the effective time are those of all starts, the tables
-// of this one.
+// What rank 0 reports. Losses, epochs and the effective time are those of all starts, the
+// tables of this one.
 struct RunReport {
   StartEnd end = StartEnd::finished;
   std::string reason = {};  // of an early stop
@@ -42,11 +43,12 @@ struct RunReport {
   std::string run_directory = {};
   std::optional<LossSummary> training = {};
   std::vector<LossSummary> validations = {};
+  std::vector<CorpusEpochs> corpora = {};
   EffectiveTime effective = {};
   std::optional<step::PipelineReport> pipeline = {};
 
-  // "Result: step 1,000 of 1,000, in runs/book" and a line for each loss; at most 80
-  // columns, as far as names allow.
+  // "Result: step 1,000 of 1,000, in runs/book", a line for each loss, and the epochs of
+  // the corpora of a blend; at most 80 columns, as far as names allow.
   std::string text() const;
   // The file's content; docs/runs.md has its fields.
   std::string json(const SectionTable& table) const;

@@ -66,6 +66,16 @@ nlohmann::ordered_json describe_messages(comm::TransportKind transport) {
   return json;
 }
 
+std::vector<report::CorpusEpochs> corpus_epochs(const data::Datasets& datasets,
+                                                index_t samples) {
+  const std::vector<double> epochs = datasets.train->epochs(samples);
+  std::vector<report::CorpusEpochs> corpora;
+  for (std::size_t i = 0; i < epochs.size(); ++i) {
+    corpora.push_back({datasets.corpora[i]->path().string(), epochs[i]});
+  }
+  return corpora;
+}
+
 report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& datasets,
                                 const Machine& machine, const job::Placement& placement,
                                 std::int64_t parameters, std::int64_t first_step,
@@ -80,12 +90,11 @@ report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& 
   info.devices = placement.devices();
   info.machine = machine;
   info.gemm_tflops = gemm_tflops;
-  for (const auto& corpus : datasets.corpora)
-    info.corpora.push_back(corpus->path().string());
-  info.corpus_tokens = datasets.train->windows() * datasets.train->sequence();
+  info.corpora = corpus_epochs(datasets, deck.run.steps.steps * deck.batch.global);
+  info.corpus_tokens = datasets.train->tokens_of(datasets.train->windows());
   for (const data::ValidationSet& set : datasets.validation) {
     info.validation.push_back(
-        {set.name, data::validated_samples(deck, set) * set.samples->sequence()});
+        {set.name, set.samples->tokens_of(data::validated_samples(deck, set))});
   }
   info.first_step = first_step;
   return info;

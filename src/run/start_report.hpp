@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "base/machine.hpp"
 #include "comm/process_groups.hpp"
@@ -14,6 +15,7 @@
 #include "job/placement.hpp"
 #include "kernels/narrow_gemm.hpp"
 #include "report/banner.hpp"
+#include "report/corpus_epochs.hpp"
 
 namespace trireme::run {
 
@@ -31,6 +33,10 @@ nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
 // What carries messages between the ranks' kernels, in which version, and what it was
 // told by the environment: `messages` of environment.json, where there are other ranks.
 nlohmann::ordered_json describe_messages(comm::TransportKind transport);
+
+// How often each training corpus is gone through by the first samples of the run.
+std::vector<report::CorpusEpochs> corpus_epochs(const data::Datasets& datasets,
+                                                index_t samples);
 
 report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& datasets,
                                 const Machine& machine, const job::Placement& placement,

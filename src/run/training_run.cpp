@@ -207,7 +207,6 @@ void TrainingRun::start_loader() {
       data::BatchLoader::Options{.spec = replica_.part().blueprint.batch,
                                  .fields = replica_.part().fields(),
                                  .max_columns = deck_.batch.micro,
-                                 .mask_end_of_document = deck_.data.mask_eod_loss,
                                  .summed = replica_.part().objective_masks(),
                                  .most_summed = batches_->most_microbatches()});
 }
@@ -326,12 +325,12 @@ void TrainingRun::stop_on_non_finite(const optim::StepReport& report) {
   // Weights are those before the step: keep them for study, and find out where it began.
   const std::int64_t step = progress_.step + 1;
   data::Batch batch = model_batch();
+  const auto maker = data::make_sample_maker(*datasets_.train);
   const step::BatchPlan plan(deck_, progress_.step, progress_.samples,
                              grid_.coordinates().data);
   const std::string mine = replica_.locate_non_finite([&](int m) {
     const data::ColumnRange columns = plan.columns(m);
-    batch.fill(*datasets_.train, columns.first_sample, columns.columns,
-               deck_.data.mask_eod_loss);
+    batch.fill(*maker, columns.first_sample, columns.columns);
     return batch.view();
   });
   // Data ranks see different samples: the first that found something says where.
@@ -436,6 +435,9 @@ void TrainingRun::log_step(const optim::StepReport& report,
          .next_checkpoint = next_checkpoint(),
          .time_limit = stop.seconds_to_limit()});
     if (is_record) {
+      if (datasets_.corpora.size() > 1) {
+        record.epochs = datasets_.train->epochs(progress_.samples);
+      }
       record.time = iso_time(wall_seconds());
       write_record(record);
     }
@@ -800,6 +802,7 @@ void TrainingRun::finish_report(report::StartEnd end, const job::StopRequest& st
   if (!first_rank_.metrics) return;  // of rank 0
   report.training = first_rank_.metrics->training();
   report.validations = first_rank_.metrics->validations();
+  report.corpora = corpus_epochs(datasets_, progress_.samples);
   write_report(report, table);
   log_.info("\n{}{}{}\nTo generate text:\n{}", wrap_lines(ending_text(end, stop)),
             report.text(),

@@ -11,6 +11,7 @@
 #include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
 #include "config/deck.hpp"
+#include "data/draws.hpp"
 #include "data/sample_index.hpp"
 #include "layouts/layout_masks.hpp"
 #include "support/run_binary.hpp"
@@ -57,22 +58,23 @@ TEST(RandomNumbersDocumented, Windows) {
                         {{77, 90}, 5, (std::uint64_t{1} << 40) + 3, 2},
                         {{3, 9}, 5, 1, 1},
                         {{0, 3'000'000'000'000}, 1024, ~std::uint64_t{0}, 65535}}) {
-    const data::SampleIndex index(c.range, c.sequence, c.seed, data::Order::shuffled,
-                                  "test", c.corpus);
+    const data::SampleIndex index(c.range, data::next_token_windows(c.sequence), c.seed,
+                                  data::Order::shuffled, "test", c.corpus);
     const index_t windows = index.samples_per_epoch();
     json positions = json::array(), expected = json::array();
     for (index_t i = 0; i < 400; ++i) {
       positions.push_back(i < 200 ? i : 7 * windows - 100 + i);
-      expected.push_back(index.window(positions.back()));
+      expected.push_back(index.tokens(index.sample(positions.back()).window).begin);
     }
     EXPECT_EQ(computed(fmt::format("[window({}, p, {}, {}, {}, {}) for p in {}]", c.seed,
                                    c.corpus, c.range.begin, c.range.end, c.sequence,
                                    positions.dump())),
               expected);
   }
-  const data::SampleIndex index({10, 5001}, 33, 5, data::Order::shuffled, "test", 3);
+  const data::SampleIndex index({10, 5001}, data::next_token_windows(33), 5,
+                                data::Order::shuffled, "test", 3);
   EXPECT_EQ(printed({"window", "5", "1000", "3", "10", "5001", "33"}),
-            std::to_string(index.window(1000)) + "\n");
+            std::to_string(index.tokens(index.sample(1000).window).begin) + "\n");
 }
 
 TEST(RandomNumbersDocumented, BlendsAndRamps) {
@@ -98,6 +100,30 @@ TEST(RandomNumbersDocumented, BlendsAndRamps) {
   EXPECT_EQ(printed({"blend", "7", "3", "1", "2.5"}), "(2, 3)\n");
   EXPECT_EQ(printed({"batch_size", "300", "50", "8", "7", "1003"}),
             std::to_string(batch.size_at(300)) + "\n");
+}
+
+TEST(RandomNumbersDocumented, WhatIsLeftToChanceInASample) {
+  const data::SampleId sample{3, 65536 + 7, (index_t{1} << 40) + 5};
+  const auto purpose = data::Draws::Purpose::kept_spans;
+  const std::string words = "draws(1234, 3, 65543, 2**40 + 5, 2)";
+  data::Draws draws(1234, sample, purpose);
+  json expected = json::array();
+  for (index_t n = 1; n < 1000; ++n) expected.push_back(draws.below(n * n * 4000));
+  EXPECT_EQ(computed("(lambda words: [below(words, n * n * 4000) for n in range(1, "
+                     "1000)])(" +
+                     words + ")"),
+            expected);
+  for (const auto& [chosen, of] : {std::pair{27, 482}, {0, 0}, {0, 5}, {5, 5}}) {
+    std::vector<std::uint8_t> marks(static_cast<std::size_t>(of));
+    data::Draws(1234, sample, purpose).choose(chosen, marks);
+    expected = json::array();
+    for (int i = 0; i < of; ++i) {
+      if (marks[static_cast<std::size_t>(i)] != 0) expected.push_back(i);
+    }
+    EXPECT_EQ(computed(fmt::format("choose({}, {}, {})", words, chosen, of)), expected);
+  }
+  EXPECT_EQ(printed({"spans", "1234", "0", "1", "2", "17", "3", "2"}),
+            "[(8, 1), (9, 2)]\n");
 }
 
 // Of the layers of a model (layout_masks.hpp says how they are read off).

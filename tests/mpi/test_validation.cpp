@@ -31,7 +31,8 @@ class ValidationRanks : public ::testing::Test {
     return {"test", std::make_unique<data::Dataset>(
                         std::vector<data::Dataset::Part>{
                             {corpus_, {0, samples * kSequence + 1}, 1.0}},
-                        kSequence, 1, data::Order::sequential, "test")};
+                        data::sample_rules(data::NextTokenRules{kSequence, true}, 1),
+                        data::Order::sequential, "test")};
   }
   kernels::LossSum loss(const std::shared_ptr<comm::Communicator>& world, index_t micro,
                         index_t wanted, const data::ValidationSet& set) const {

@@ -81,6 +81,21 @@ TEST(SpanLengths, CanBeDrawn) {
   EXPECT_THROW(span_lengths(10, kDensity, 0.5), Error);
 }
 
+// Who has room for the longest window has it for every other.
+TEST(SpanLengths, OfMoreTextAreNoShorter) {
+  for (const double density : {0.001, 0.15, 0.5, 0.9, 0.999}) {
+    for (const double mean : {1.0, 1.5, 3.0, 50.0}) {
+      SpanLengths before = span_lengths(2, density, mean);
+      for (index_t tokens = 3; tokens < 700; ++tokens) {
+        const SpanLengths lengths = span_lengths(tokens, density, mean);
+        ASSERT_GE(lengths.source, before.source) << density << " " << mean;
+        ASSERT_GE(lengths.target, before.target) << density << " " << mean;
+        before = lengths;
+      }
+    }
+  }
+}
+
 TEST(SpanLengths, OfTheLongestSamples) {
   const index_t sequence = index_t{1} << 26;
   const SpanLengths full = longest_spans(sequence, kDensity, kMean);

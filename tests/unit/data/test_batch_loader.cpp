@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "io/checksum.hpp"
 #include "io/hdf5.hpp"
 #include "unit/data/fixtures.hpp"
 
@@ -42,21 +43,30 @@ class BatchLoaderData : public ::testing::Test {
     test::make_corpus(scratch_, "c.h5", texts, test::trained_tokenizer());
     corpus_ = std::make_shared<const Corpus>(scratch_ / "c.h5");
   }
-  Dataset dataset(index_t sequence, Order order = Order::shuffled) const {
-    return {{{corpus_, {0, corpus_->token_count()}, 1.0}}, sequence, 11, order, "train"};
+  Dataset dataset(index_t sequence, Order order = Order::shuffled,
+                  bool mask_end_of_document = false) const {
+    const NextTokenRules rules{sequence, mask_end_of_document};
+    return {{{corpus_, {0, corpus_->token_count()}, 1.0}},
+            sample_rules(rules, 11),
+            order,
+            "train"};
   }
   test::Scratch scratch_;
   std::shared_ptr<const Corpus> corpus_;
 };
 
+void fill(Batch& batch, const Dataset& data, index_t first, index_t columns) {
+  batch.fill(*make_sample_maker(data), first, columns);
+}
+
 // What nobody asks for is not made.
 TEST_F(BatchLoaderData, HasTheFieldsThatAreAskedFor) {
   const Dataset data = dataset(13);
   Batch some(spec_of(13), 2, {0, 3}), none(spec_of(13), 2, {});
-  some.fill(data, 4, 2, false);
-  none.fill(data, 4, 2, false);
+  fill(some, data, 4, 2);
+  fill(none, data, 4, 2);
   Batch all(spec_of(13), 2);
-  all.fill(data, 4, 2, false);
+  fill(all, data, 4, 2);
   const HostBatch view = some.view();
   EXPECT_EQ(view.first_sample, 4u);
   EXPECT_NE(view.fields[0], nullptr);
@@ -67,7 +77,11 @@ TEST_F(BatchLoaderData, HasTheFieldsThatAreAskedFor) {
   EXPECT_EQ(none.view().fields[0], nullptr);
   some.discount_columns(1);
   EXPECT_EQ(some.sum("loss_mask"), 13.0);
-  EXPECT_THROW(field_named("token_types"), Error);
+  BatchSpec other = spec_of(13);
+  other.fields[1].name = "token_types";
+  Batch unknown(other, 2);
+  EXPECT_THAT(test::message_of<Error>([&] { fill(unknown, data, 4, 2); }),
+              HasSubstr("no field 'token_types' can be made of these samples"));
 }
 
 // What a field is made as, and what the batch has room for, is compared.
@@ -76,12 +90,12 @@ TEST_F(BatchLoaderData, MakesNoFieldInAnotherTypeOrSize) {
   BatchSpec spec = spec_of(13);
   spec.fields[1].per = Per::sample;
   Batch short_one(spec, 2);
-  EXPECT_THAT(test::message_of<Error>([&] { short_one.fill(data, 0, 2, false); }),
+  EXPECT_THAT(test::message_of<Error>([&] { fill(short_one, data, 0, 2); }),
               HasSubstr("made as 13 in int32"));
   spec = spec_of(13);
   spec.fields[0].holds = Holds::weights;
   Batch other_type(spec, 2);
-  EXPECT_THROW(other_type.fill(data, 0, 2, false), Error);
+  EXPECT_THROW(fill(other_type, data, 0, 2), Error);
 }
 
 // Held-out parts of two corpora, mixed three to one: in order, by weight, each window
@@ -91,14 +105,15 @@ TEST_F(BatchLoaderData, OfTwoCorporaNothingComesTwice) {
   const std::vector<std::pair<index_t, index_t>> sizes = {{41, 41}, {81, 17}, {9, 81}};
   for (const auto& [first, second] : sizes) {
     const Dataset data({{corpus_, {0, first}, 3.0}, {corpus_, {100, 100 + second}, 1.0}},
-                       s, 11, Order::sequential, "validation");
+                       sample_rules(NextTokenRules{s}, 11), Order::sequential,
+                       "validation");
     EXPECT_EQ(data.windows(), (first - 1) / s + (second - 1) / s);
     const index_t positions = data.positions_without_repeats();
     std::set<index_t> seen;
     for (index_t p = 0; p < positions; ++p) {
-      EXPECT_TRUE(seen.insert(data.window(p).begin).second) << p;
+      EXPECT_TRUE(seen.insert(data.place(p).tokens.begin).second) << p;
     }
-    EXPECT_FALSE(seen.insert(data.window(positions).begin).second);
+    EXPECT_FALSE(seen.insert(data.place(positions).tokens.begin).second);
     // In order: of the first corpus the first windows, of the second a third as many.
     const auto of_second =
         static_cast<index_t>(std::distance(seen.lower_bound(100), seen.end()));
@@ -114,13 +129,13 @@ TEST_F(BatchLoaderData, ColumnsAreWindows) {
   const index_t s = 13, b = 3;
   const Dataset data = dataset(s);
   Batch batch(spec_of(s), 5);
-  batch.fill(data, 7, b, false);
+  fill(batch, data, 7, b);
   EXPECT_EQ(batch.first_sample(), 7);
   EXPECT_EQ(batch.columns(), b);
   ASSERT_EQ(batch.field<std::int32_t>("tokens").extent(0), 13u);
   ASSERT_EQ(batch.field<std::int32_t>("tokens").extent(1), 3u);
   for (index_t j = 0; j < b; ++j) {
-    const Dataset::Window window = data.window(7 + j);
+    const TokenRange window = data.place(7 + j).tokens;
     for (index_t i = 0; i < s; ++i) {
       EXPECT_EQ(batch.field<std::int32_t>("tokens")(i, j),
                 static_cast<std::int32_t>(corpus_->token(window.begin + i)));
@@ -131,14 +146,14 @@ TEST_F(BatchLoaderData, ColumnsAreWindows) {
     }
   }
   EXPECT_EQ(batch.sum("loss_mask"), s * b);
-  EXPECT_THROW(batch.fill(data, 0, 6, false), Error);
+  EXPECT_THROW(fill(batch, data, 0, 6), Error);
 }
 
 TEST_F(BatchLoaderData, MasksWhatFollowsADocument) {
   const index_t s = 50, b = 4;
-  const Dataset data = dataset(s, Order::sequential);
+  const Dataset data = dataset(s, Order::sequential, true);
   Batch batch(spec_of(s), b);
-  batch.fill(data, 0, b, true);
+  fill(batch, data, 0, b);
   index_t masked = 0;
   for (index_t i = 0; i < s; ++i) {
     for (index_t j = 0; j < b; ++j) {
@@ -155,9 +170,9 @@ TEST_F(BatchLoaderData, DoesNotDependOnGrouping) {
   const index_t s = 9;
   const Dataset data = dataset(s);
   Batch wide(spec_of(s), 6), narrow(spec_of(s), 2);
-  wide.fill(data, 20, 6, false);
+  fill(wide, data, 20, 6);
   for (index_t part = 0; part < 3; ++part) {
-    narrow.fill(data, 20 + 2 * part, 2, false);
+    fill(narrow, data, 20 + 2 * part, 2);
     for (index_t i = 0; i < s; ++i) {
       for (index_t j = 0; j < 2; ++j) {
         EXPECT_EQ(narrow.field<std::int32_t>("tokens")(i, j),
@@ -165,6 +180,41 @@ TEST_F(BatchLoaderData, DoesNotDependOnGrouping) {
       }
     }
   }
+}
+
+// A checksum of all fields of the first samples, of two corpora that differ in size, over
+// many epochs of the smaller.
+std::string checksum_of_batches(const Dataset& data, index_t sequence) {
+  const auto maker = make_sample_maker(data);
+  Batch batch(spec_of(sequence), 7);
+  io::Checksum sum;
+  for (index_t n = 0; n < 300; ++n) {
+    batch.fill(*maker, 7 * n, 7 - n % 3);
+    const HostBatch view = batch.view();
+    for (std::size_t field = 0; field < 4; ++field) {
+      sum.update(view.fields[field],
+                 static_cast<std::size_t>(sequence * batch.columns()) * 4);
+    }
+  }
+  return io::to_hex(sum.value());
+}
+
+// As they were recorded before samples had other makers than that of windows.
+TEST_F(BatchLoaderData, WindowsAreAsRecorded) {
+  const index_t half = corpus_->token_count() / 2;
+  const std::pair<Order, bool> cases[] = {{Order::shuffled, false},
+                                          {Order::shuffled, true},
+                                          {Order::sequential, false},
+                                          {Order::sequential, true}};
+  std::vector<std::string> found;
+  for (const auto& [order, mask] : cases) {
+    const Dataset data({{corpus_, {0, half}, 3.0}, {corpus_, {half, 2 * half - 3}, 1.0}},
+                       sample_rules(NextTokenRules{11, mask}, 1234), order, "train",
+                       Tail::counted);
+    found.push_back(checksum_of_batches(data, 11));
+  }
+  EXPECT_THAT(found, ::testing::ElementsAre("6866ad9593ccce57", "a899ebbf6b91ec2b",
+                                            "ffa4d956ea4554df", "95d1ebf959fb9ea2"));
 }
 
 TEST_F(BatchLoaderData, GivesBatchesInOrder) {
@@ -183,7 +233,7 @@ TEST_F(BatchLoaderData, GivesBatchesInOrder) {
       EXPECT_NE(&batch, previous);
       previous = &batch;
       if (n % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      expected.fill(data, 5 * n, 1 + n % 3, false);
+      fill(expected, data, 5 * n, 1 + n % 3);
       ASSERT_EQ(batch.first_sample(), 5 * n);
       ASSERT_EQ(batch.columns(), 1 + n % 3);
       for (index_t i = 0; i < s; ++i) {
@@ -201,9 +251,8 @@ TEST_F(BatchLoaderData, GivesBatchesInOrder) {
 // Before a step begins it is known how many labels count in it, and what is known ahead
 // is what comes.
 TEST_F(BatchLoaderData, SumsFieldsAhead) {
-  const Dataset data = dataset(8);
+  const Dataset data = dataset(8, Order::shuffled, true);
   BatchLoader::Options of = options(8, 3, 2);  // fewer buffers than batches of a step
-  of.mask_end_of_document = true;
   of.summed = {3};
   of.most_summed = 5;
   const auto plan = [](index_t n) {
@@ -233,7 +282,7 @@ TEST_F(BatchLoaderData, FillsTheRingAndNoMore) {
     ++planned;
     return ColumnRange{n, 1};
   };
-  BatchLoader loader(data, plan, options(data.sequence(), 1, 4));
+  BatchLoader loader(data, plan, options(8, 1, 4));
   loader.next();
   for (int i = 0; i < 200 && planned < 4; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -250,7 +299,7 @@ TEST_F(BatchLoaderData, StopsAtAnyMoment) {
         [](index_t n) {
           return ColumnRange{n, 1};
         },
-        options(data.sequence()));
+        options(8));
     for (int n = 0; n < i % 5; ++n) loader.next();
   }
 }
@@ -261,12 +310,12 @@ TEST_F(BatchLoaderData, ThrowsWhatTheThreadThrew) {
     TRIREME_REQUIRE_INPUT(n < 3, "no batch {}", n);
     return {n, 1};
   };
-  BatchLoader loader(data, plan, options(data.sequence()));
+  BatchLoader loader(data, plan, options(8));
   for (int n = 0; n < 3; ++n) EXPECT_EQ(loader.next().first_sample(), n);
   for (int again = 0; again < 2; ++again) {
     EXPECT_EQ(test::message_of<InputError>([&] { loader.next(); }), "no batch 3");
   }
-  EXPECT_THROW(BatchLoader(data, plan, options(data.sequence(), 1, 1)), Error);
+  EXPECT_THROW(BatchLoader(data, plan, options(8, 1, 1)), Error);
 }
 
 TEST_F(BatchLoaderData, FindsIdsOutsideTheVocabulary) {
@@ -275,14 +324,14 @@ TEST_F(BatchLoaderData, FindsIdsOutsideTheVocabulary) {
   bytes[at + 21] = '\x7F';  // token 10
   test::spill(scratch_ / "damaged.h5", bytes);
   const auto damaged = std::make_shared<const Corpus>(scratch_ / "damaged.h5");
-  const Dataset data({{damaged, {0, damaged->token_count()}}}, 8, 1, Order::sequential,
-                     "t");
+  const Dataset data({{damaged, {0, damaged->token_count()}}},
+                     sample_rules(NextTokenRules{8}, 1), Order::sequential, "t");
   BatchLoader loader(
       data,
       [](index_t n) {
         return ColumnRange{n, 1};
       },
-      options(data.sequence()));
+      options(8));
   loader.next();
   EXPECT_THAT(test::message_of<InputError>([&] { loader.next(); }),
               HasSubstr("is outside its vocabulary of 700: the file is damaged"));
@@ -294,21 +343,25 @@ TEST_F(BatchLoaderData, BlendsCorpora) {
   const auto other = std::make_shared<const Corpus>(scratch_ / "other.h5");
   const Dataset data({{corpus_, {0, corpus_->token_count()}, 3.0},
                       {other, {0, other->token_count()}, 1.0}},
-                     8, 1, Order::shuffled, "train");
+                     sample_rules(NextTokenRules{8}, 1), Order::shuffled, "train");
   int from_other = 0;
   for (index_t p = 0; p < 4000; ++p) {
-    const Dataset::Window window = data.window(p);
-    from_other += window.corpus == other.get() ? 1 : 0;
-    ASSERT_LE(window.begin + 9, window.corpus->token_count());
+    const Dataset::Place place = data.place(p);
+    from_other += place.corpus == other.get() ? 1 : 0;
+    ASSERT_LE(place.tokens.begin + 9, place.corpus->token_count());
   }
   EXPECT_EQ(from_other, 1000);
+  const std::vector<double> epochs = data.epochs(4000);
+  ASSERT_EQ(epochs.size(), 2u);
+  EXPECT_EQ(epochs[0], 3000.0 / static_cast<double>((corpus_->token_count() - 1) / 8));
+  EXPECT_EQ(epochs[1], 1000.0 / static_cast<double>((other->token_count() - 1) / 8));
   // Of another tokenizer: refused.
   const Tokenizer split = Tokenizer::load({test::fixture("split.json")});
   test::make_corpus(scratch_, "split.h5", {"some text that is long enough"}, split);
   const auto foreign = std::make_shared<const Corpus>(scratch_ / "split.h5");
   EXPECT_THAT(test::message_of<InputError>([&] {
-                Dataset({{corpus_, {0, 100}, 1.0}, {foreign, {0, 10}, 1.0}}, 8, 1,
-                        Order::shuffled, "train");
+                Dataset({{corpus_, {0, 100}, 1.0}, {foreign, {0, 10}, 1.0}},
+                        sample_rules(NextTokenRules{8}, 1), Order::shuffled, "train");
               }),
               HasSubstr("made with different tokenizers"));
 }

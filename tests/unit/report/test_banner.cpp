@@ -11,6 +11,7 @@
 namespace trireme::report {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 BannerInfo example_banner() {
@@ -38,7 +39,7 @@ BannerInfo example_banner() {
                   .backend = "OpenMP",
                   .device = ""};
   info.gemm_tflops = 0.271;
-  info.corpora = {"data/kjv.h5"};
+  info.corpora = {{"data/kjv.h5", 6.943}};
   info.corpus_tokens = 1180000;
   info.validation = {{"held out", 24100}, {"news", 1}};
   deck.batch.micro = 8;
@@ -92,6 +93,15 @@ TEST(Banner, TheDevicesOfRanks) {
                         "  devices     2 nodes of 2 ranks: GPUs c1:00.0, 81:00.0\n"));
 }
 
+TEST(Banner, CorporaOfABlendHaveEpochsOfTheirOwn) {
+  BannerInfo info = example_banner();
+  info.corpora = {{"data/kjv.h5", 6.943}, {"data/web.h5", 0.0104}};
+  EXPECT_THAT(banner(info),
+              AllOf(HasSubstr("corpus      data/kjv.h5, data/web.h5, 1.18M tokens"),
+                    HasSubstr("steps       1,000, 8.19M tokens\n"
+                              "  epochs      data/kjv.h5: 6.94, data/web.h5: 0.0104\n")));
+}
+
 TEST(Banner, FitsEightyColumns) {
   BannerInfo info = example_banner();
   info.deck.parallel.tensor = info.deck.parallel.pipeline = 16;
@@ -101,7 +111,9 @@ TEST(Banner, FitsEightyColumns) {
   info.machine.cpu = "An Exceptionally Long Processor Name With Sixty-Four Cores 9999X";
   info.parameters = 1008000000000;
   info.corpus_tokens = 3000000000000;
-  info.corpora = {"one/rather/long/path.h5", "another/rather/long/path.h5", "a/third.h5"};
+  info.corpora = {{"one/rather/long/path.h5", 2.5},
+                  {"another/rather/long/path.h5", 1234.5},
+                  {"a/third.h5", 0.000125}};
   std::istringstream text(banner(info));
   for (std::string line; std::getline(text, line);) {
     EXPECT_LE(display_width(line), 80) << line;

@@ -88,6 +88,18 @@ TEST(Metrics, NameObjectives) {
   EXPECT_EQ(to_csv(step), to_csv(record_of(2)));
 }
 
+TEST(Metrics, CountEpochsOfABlend) {
+  StepRecord step = record_of(2);
+  step.losses = {{"masked words", 2.5}};
+  step.epochs = {0.5, 1.25};
+  EXPECT_THAT(to_json(step),
+              HasSubstr(R"("masked words": 2.5}, "epochs": [0.5, 1.25], "time")"));
+  EXPECT_EQ(to_csv(step), to_csv(record_of(2)));
+  const std::vector<Scalar> points = to_scalars(step);
+  EXPECT_EQ(points.back().tag, "train/epochs/1");
+  EXPECT_EQ(points.back().value, 1.25);
+}
+
 // Each number of a record of train.jsonl, but the step.
 TEST(Metrics, CurvesHaveTheNamesOfTheFields) {
   const auto curves = [](const std::vector<Scalar>& scalars) {

@@ -49,6 +49,11 @@ TEST(RunReport, Text) {
             "  news        loss 4.5000 at step 1,500, the best\n"
             "  once        loss 4.2500 at step 1,500\n");
   RunReport report = example_report();
+  report.corpora = {{"data/book.h5", 2.5}};
+  EXPECT_EQ(report.text(), example_report().text());
+  report.corpora.push_back({"data/web.h5", 0.125});
+  EXPECT_THAT(report.text(),
+              HasSubstr("\n  epochs      data/book.h5: 2.5, data/web.h5: 0.125\n"));
   report.training.reset();
   report.validations = {summary("a set with a name that is rather long, as they can be",
                                 {{1234567, 4.0}, {9234567, 5.0}})};
@@ -77,6 +82,7 @@ TEST(RunReport, Json) {
   const SectionTable table(*world, times);
   RunReport report = example_report();
   report.validations[1].add({2000, std::numeric_limits<double>::quiet_NaN()});
+  report.corpora = {{"data/book.h5", 2.5}};
   const auto json = nlohmann::json::parse(report.json(table));
   EXPECT_EQ(json.at("schema_version"), 1);
   EXPECT_EQ(json.at("start"), 3);
@@ -96,6 +102,8 @@ TEST(RunReport, Json) {
   EXPECT_EQ(news.at("best").at("nats_per_token"), 4.5);
   EXPECT_EQ(json.at("effective_time").at("share"), 0.75);
   EXPECT_EQ(json.at("effective_time").at("seconds_between_starts"), 5.0);
+  EXPECT_EQ(json.at("corpora").at(0).at("path"), "data/book.h5");
+  EXPECT_EQ(json.at("corpora").at(0).at("epochs"), 2.5);
   const auto& tables = json.at("this_start");
   EXPECT_EQ(tables.at("tokens_per_second"), 5.0);
   EXPECT_EQ(tables.at("memory").at("weights").at("bytes_planned"), 40e6);

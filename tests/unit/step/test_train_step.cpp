@@ -426,7 +426,8 @@ class TrainStepAllocations : public ::testing::Test {
     const auto corpus = std::make_shared<const data::Corpus>(scratch_ / "c.h5");
     dataset_ = std::make_unique<data::Dataset>(
         std::vector<data::Dataset::Part>{{corpus, {0, corpus->token_count()}, 1.0}},
-        kLength, 11, data::Order::shuffled, "train");
+        data::sample_rules(data::NextTokenRules{kLength, true}, 11),
+        data::Order::shuffled, "train");
     model::Architecture config = small_gpt(0.1);
     config.sequence = kLength;
     config.vocab = corpus->vocabulary_size();
@@ -448,7 +449,6 @@ class TrainStepAllocations : public ::testing::Test {
         data::BatchLoader::Options{.spec = state_->blueprint.batch,
                                    .fields = state_->fields(),
                                    .max_columns = kMicro,
-                                   .mask_end_of_document = true,
                                    .summed = state_->objective_masks(),
                                    .most_summed = kMicrobatches});
   }

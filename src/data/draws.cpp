@@ -1,0 +1,50 @@
+// data/draws.cpp — see draws.hpp.
+#include "data/draws.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace trireme::data {
+
+Draws::Draws(std::uint64_t seed, const SampleId& sample, Purpose purpose)
+    : generator_{.seed = seed,
+                 .owner = static_cast<std::uint64_t>(sample.window),
+                 .layer = static_cast<std::uint16_t>(sample.epoch & 0xffff),
+                 .site = static_cast<random::Site>(purpose),
+                 .stream = static_cast<random::Stream>(4)},
+      next_block_(static_cast<std::uint64_t>(sample.corpus) << 32) {}
+
+std::uint32_t Draws::word() {
+  if (taken_ == 4) {
+    block_ = generator_.block(next_block_++);
+    taken_ = 0;
+  }
+  return block_.word[taken_++];
+}
+
+index_t Draws::below(index_t n) {
+  TRIREME_REQUIRE(n >= 1 && n <= (index_t{1} << 32),
+                  "a draw below {}, expected 1 to 2^32", n);
+  const auto range = static_cast<std::uint64_t>(n);
+  // The product's high half is the result. Results have 2^32 / n words each, rounded down
+  // or up: where the low half is below 2^32 mod n, it is one too many.
+  const std::uint64_t surplus = (std::uint64_t{1} << 32) % range;
+  std::uint64_t product = 0;
+  do {
+    product = word() * range;
+  } while ((product & 0xffffffffu) < surplus);
+  return static_cast<index_t>(product >> 32);
+}
+
+void Draws::choose(index_t chosen, std::span<std::uint8_t> marks) {
+  const auto all = std::ssize(marks);
+  TRIREME_REQUIRE(chosen >= 0 && chosen <= all, "a choice of {} among {}", chosen, all);
+  std::ranges::fill(marks, std::uint8_t{0});
+  for (index_t last = all - chosen; last < all; ++last) {
+    const auto drawn = static_cast<std::size_t>(below(last + 1));
+    marks[marks[drawn] != 0 ? static_cast<std::size_t>(last) : drawn] = 1;
+  }
+}
+
+}  // namespace trireme::data
