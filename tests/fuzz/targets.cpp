@@ -13,6 +13,7 @@
 #include "ckpt/manifest.hpp"
 #include "comm/self_communicator.hpp"
 #include "config/load.hpp"
+#include "data/byte_level_bpe_files.hpp"
 #include "data/corpus.hpp"
 #include "data/corpus_writer.hpp"
 #include "data/megatron_dataset.hpp"
