@@ -22,8 +22,8 @@
 
 namespace trireme::data {
 
-// File name (without directory) to content: {"tokenizer.json"} or {"vocab.json",
-// "merges.txt"}.
+// File name (without directory) to content: {"tokenizer.json"}, {"vocab.json",
+// "merges.txt"} or {"vocab.txt", "tokenizer_config.json"}.
 using TokenizerFiles = std::map<std::string, std::string>;
 
 // Text that stands for one token wherever it occurs ("<|endoftext|>").

@@ -7,11 +7,13 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
 #include "data/byte_level_bpe_files.hpp"
 #include "data/tokenizer_values.hpp"
+#include "data/word_piece_files.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 
@@ -58,9 +60,10 @@ std::shared_ptr<const TokenModel> model_of(const std::string& name,
   // Older files of BPE do not name their type.
   const std::string type = model.contains("type") ? type_of(model) : "BPE";
   if (type == "BPE") return byte_level_bpe_of(name, document);
+  if (type == "WordPiece") return word_piece_of(name, document);
   throw InputError(fmt::format(
       "tokenizer file '{}': the model is of type '{}', which is not supported: give the "
-      "files of a byte-level BPE (GPT-2's)",
+      "files of a BPE on bytes (GPT-2's) or of a WordPiece (BERT's)",
       name, type));
 }
 
@@ -96,31 +99,44 @@ Tokenizer Tokenizer::from_files(TokenizerFiles files) {
     return tokenizer_from_vocabulary(vocabulary->first, vocabulary->second, merges->first,
                                      merges->second);
   }
+  const auto words = find({"vocab.txt"});
+  if (words != files.end()) {
+    const auto config = find({"tokenizer_config.json"});
+    return tokenizer_from_word_list(
+        words->first, words->second,
+        config != files.end() ? std::optional(config->second) : std::nullopt);
+  }
   std::string names;
   for (const auto& [name, content] : files) names += (names.empty() ? "" : ", ") + name;
-  throw InputError(fmt::format(
-      "no tokenizer in these files: {}. Expected tokenizer.json, or vocab.json "
-      "(encoder.json) with merges.txt (vocab.bpe)",
-      names.empty() ? "none" : names));
+  throw InputError(
+      fmt::format("no tokenizer in these files: {}. Expected tokenizer.json, vocab.json "
+                  "(encoder.json) with merges.txt (vocab.bpe), or vocab.txt",
+                  names.empty() ? "none" : names));
 }
 
 Tokenizer Tokenizer::load(const std::vector<std::filesystem::path>& paths) {
   std::vector<std::filesystem::path> found = paths;
   if (paths.size() == 1 && std::filesystem::is_directory(paths[0])) {
     found.clear();
-    for (const char* name :
-         {"tokenizer.json", "vocab.json", "encoder.json", "merges.txt", "vocab.bpe"}) {
+    for (const char* name : {"tokenizer.json", "vocab.json", "encoder.json", "merges.txt",
+                             "vocab.bpe", "vocab.txt"}) {
       if (std::filesystem::exists(paths[0] / name)) found.push_back(paths[0] / name);
     }
     TRIREME_REQUIRE_INPUT(!found.empty(),
-                          "directory '{}' has no tokenizer: expected tokenizer.json, or "
-                          "vocab.json (encoder.json) with merges.txt (vocab.bpe) in it",
+                          "directory '{}' has no tokenizer: expected tokenizer.json, "
+                          "vocab.json (encoder.json) with merges.txt (vocab.bpe), or "
+                          "vocab.txt in it",
                           paths[0].string());
   }
   if (found.size() == 1 && found[0].extension() == ".json") {
     // One JSON file is a tokenizer.json, whatever its name.
     const std::string text = io::read_file(found[0], "tokenizer file");
     return tokenizer_from_json(found[0].string(), text);
+  }
+  if (!found.empty() && found.back().filename() == "vocab.txt") {
+    // What it says of case and accents belongs to it.
+    const auto config = found.back().parent_path() / "tokenizer_config.json";
+    if (std::filesystem::exists(config)) found.push_back(config);
   }
   TokenizerFiles files;
   for (const auto& path : found) {
