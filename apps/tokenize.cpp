@@ -87,6 +87,7 @@ void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
   log.info("{}: {}, {} of a vocabulary of {}", options.out,
            format_plural(summary.documents, "document"),
            format_plural(summary.tokens, "token"), tokenizer.vocabulary_size());
+  log.info("  tokenizer: {}", tokenizer.model().description());
   log.info("  {:.3f} bytes per token; unigram entropy {:.3f} nats per token", per_token,
            summary.unigram_entropy);
   log.info("  {} tokenized in {:.2f} s, {:.1f} MB/s on {}",
@@ -184,6 +185,7 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   result.update({{"documents", summary.documents},
                  {"tokens", summary.tokens},
                  {"vocabulary", tokenizer.vocabulary_size()},
+                 {"tokenizer", tokenizer.model().description()},
                  {"end_of_document", tokenizer.end_of_document()},
                  {"input_bytes", summary.input_bytes},
                  {"bytes_per_token", static_cast<double>(summary.input_bytes) /
@@ -214,7 +216,8 @@ void add_tokenize(CommandLine& line) {
       .add_option(
           "--tokenizer", options->tokenizer,
           "gpt2; tokenizer.json; vocab.json and merges.txt (name the option twice); "
-          "a directory with them; or a corpus, for the one it was made with")
+          "BERT's "
+          "vocab.txt; a directory with them; or a corpus, for the one it was made with")
       ->allow_extra_args(false)
       ->delimiter(',');
   command

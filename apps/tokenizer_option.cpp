@@ -37,8 +37,8 @@ data::Tokenizer load_tokenizer(const std::vector<std::string>& names) {
     if (name == "gpt2") return data::Tokenizer::load({gpt2_directory()});
     std::error_code ignored;
     TRIREME_REQUIRE_INPUT(fs::status(name, ignored).type() != fs::file_type::not_found,
-                          "--tokenizer '{}' does not exist: give gpt2, or files of a "
-                          "byte-level BPE (`trireme tokenize --train-bpe` makes one)",
+                          "--tokenizer '{}' does not exist: give gpt2, or the files of a "
+                          "tokenizer (`trireme tokenize --train-bpe` makes one)",
                           name);
     // A corpus brings the tokenizer it was made with.
     if (fs::is_regular_file(name) && io::check_hdf5(name).is_hdf5) {

@@ -123,7 +123,7 @@ data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
   const data::Tokenizer tokenizer = data::Tokenizer::from_files(files);
   if (config.end_of_text && *config.end_of_text < tokenizer.vocabulary_size()) {
     const auto id = static_cast<data::TokenId>(*config.end_of_text);
-    json["bos_token"] = json["eos_token"] = json["unk_token"] = tokenizer.bytes_of(id);
+    json["bos_token"] = json["eos_token"] = json["unk_token"] = tokenizer.decode({id});
   }
   renamed["tokenizer_config.json"] = io::exact_json_text(json, 2) + "\n";
   return renamed;

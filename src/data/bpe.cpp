@@ -4,8 +4,7 @@
 // scanned for their best pair again and again, which is fast while a piece fits a few
 // cache lines. Long ones use a heap of candidates, whose stale entries are recognised
 // when they come up. Example, with the merges "l o" (rank 0) and "lo w" (rank 1): l o w
-// becomes lo w, and then low. Results are kept in a cache of fixed size, as most pieces
-// come back.
+// becomes lo w, and then low.
 #include "data/bpe.hpp"
 
 #include <algorithm>
@@ -159,78 +158,6 @@ void BpeModel::encode_long(std::string_view piece, std::vector<TokenId>& ids) co
     consider(top.place);
   }
   for (std::int64_t i = 0; i >= 0; i = symbols[i].next) ids.push_back(symbols[i].id);
-}
-
-// The cache.
-
-namespace {
-
-// 4 MiB: about a core's share of the caches. With more, pieces that come back seldom
-// cost a look-up in memory, which takes longer than merging them again.
-constexpr int kSetBits = 15;
-
-std::uint64_t load(const char* from, std::size_t bytes) {
-  std::uint64_t word = 0;
-  std::memcpy(&word, from, bytes);
-  return word;
-}
-
-}  // namespace
-
-BpeEncoder::BpeEncoder(const BpeModel& model)
-    : model_(model), sets_(std::size_t{1} << kSetBits) {}
-
-BpeEncoder::Key BpeEncoder::key_of(std::string_view piece) {
-  // Overlapping loads of constant size: together with the length they are the bytes.
-  const char* p = piece.data();
-  const std::size_t n = piece.size();
-  if (n >= 16) return {load(p, 8), load(p + 8, 8), load(p + n - 8, 8)};
-  if (n >= 8) return {load(p, 8), load(p + n - 8, 8), 0};
-  if (n >= 4) return {load(p, 4) | load(p + n - 4, 4) << 32, 0, 0};
-  return {load(p, 1) | load(p + n / 2, 1) << 8 | load(p + n - 1, 1) << 16, 0, 0};
-}
-
-std::size_t BpeEncoder::set_of(const Key& key, std::size_t length) {
-  std::uint64_t hash = (key[0] ^ 0x9E3779B97F4A7C15ull) * 0xD6E8FEB86659FD93ull ^
-                       (key[1] + length) * 0xCA9B0EA08D3B4D67ull ^
-                       key[2] * 0x9FB21C651E98DF25ull;
-  hash ^= hash >> 32;
-  return static_cast<std::size_t>(hash * 0xD6E8FEB86659FD93ull >> (64 - kSetBits));
-}
-
-void BpeEncoder::encode(std::string_view piece, std::vector<TokenId>& ids) {
-  if (piece.empty()) return;
-  if (piece.size() > kCachedBytes) {
-    model_.encode(piece, ids);
-    return;
-  }
-  const Key key = key_of(piece);
-  Set& set = sets_[set_of(key, piece.size())];
-  const auto is_piece = [&](const Entry& entry) {
-    return entry.length == piece.size() && entry.key == key;
-  };
-  if (!is_piece(set.latest)) {
-    if (is_piece(set.other)) {
-      std::swap(set.latest, set.other);
-    } else {
-      const std::size_t before = ids.size();
-      model_.encode(piece, ids);
-      const std::size_t count = ids.size() - before;
-      if (count > kCachedIds) return;
-      set.other = set.latest;
-      set.latest.key = key;
-      set.latest.length = static_cast<std::uint32_t>(piece.size());
-      set.latest.count = static_cast<std::uint32_t>(count);
-      std::copy_n(ids.data() + before, count, set.latest.ids.data());
-      return;
-    }
-  }
-  const Entry& entry = set.latest;
-  if (entry.count == 1) {
-    ids.push_back(entry.ids[0]);
-  } else {
-    ids.insert(ids.end(), entry.ids.data(), entry.ids.data() + entry.count);
-  }
 }
 
 }  // namespace trireme::data

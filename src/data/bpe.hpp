@@ -11,9 +11,10 @@
 #include <unordered_map>
 #include <vector>
 
-namespace trireme::data {
+#include "data/piece_cache.hpp"
+#include "data/token_model.hpp"
 
-using TokenId = std::uint32_t;
+namespace trireme::data {
 
 // Two tokens to be merged, by id.
 struct Pair {
@@ -41,6 +42,8 @@ class BpeModel {
   // taken as it is, whatever the merges say (Hugging Face's ignore_merges).
   BpeModel(std::vector<std::string> tokens, const std::vector<Merge>& merges,
            bool whole_pieces_first = false);
+  BpeModel(BpeModel&&) = default;  // a copy's whole_ would look into tokens_ of this one
+  BpeModel& operator=(BpeModel&&) = default;
 
   std::size_t size() const { return tokens_.size(); }
   std::string_view bytes_of(TokenId id) const { return tokens_[id]; }
@@ -84,34 +87,18 @@ class BpeModel {
   std::unordered_map<std::string_view, TokenId> whole_;  // only with whole_pieces_first
 };
 
-// Encodes pieces through a cache of those that came last: text repeats itself, and a
-// look-up is some twenty times cheaper than the merges. One per thread.
+// Encodes pieces, most of them from a cache. One per thread.
 class BpeEncoder {
  public:
-  explicit BpeEncoder(const BpeModel& model);
+  explicit BpeEncoder(const BpeModel& model) : model_(model) {}
 
-  void encode(std::string_view piece, std::vector<TokenId>& ids);
+  void encode(std::string_view piece, std::vector<TokenId>& ids) {
+    cache_.encode(piece, ids, model_);
+  }
 
  private:
-  static constexpr std::size_t kCachedBytes = 24;  // longer pieces seldom come back
-  static constexpr std::size_t kCachedIds = 8;
-  using Key = std::array<std::uint64_t, 3>;  // with the length, the bytes themselves
-  struct alignas(64) Entry {                 // a line of the CPU's cache
-    Key key{};
-    std::uint32_t length = 0;  // 0: free
-    std::uint32_t count = 0;
-    std::array<TokenId, kCachedIds> ids{};
-  };
-  // A piece has one set where it can be; of three such pieces, the one that was asked for
-  // longest ago goes.
-  struct Set {
-    Entry latest, other;
-  };
-  static Key key_of(std::string_view piece);
-  static std::size_t set_of(const Key& key, std::size_t length);
-
   const BpeModel& model_;
-  std::vector<Set> sets_;
+  PieceCache cache_;
 };
 
 }  // namespace trireme::data

@@ -13,7 +13,7 @@
 #include "base/plural.hpp"
 #include "base/utf8.hpp"
 #include "data/byte_alphabet.hpp"
-#include "data/tokenizer_files.hpp"
+#include "data/byte_level_bpe_files.hpp"
 
 namespace trireme::data {
 namespace {

@@ -1,43 +1,102 @@
 // data/tokenizer.cpp — see tokenizer.hpp; the readers of files are in
 // tokenizer_files.cpp.
 //
-// Encoding has three steps: added tokens are cut out of the text, what is left is cut
-// into pieces by the pre-tokenizer, and each piece is merged by BPE. The table of bytes
-// (byte_alphabet.hpp) stands between files, in which bytes are written as visible
-// characters, and this code, which only knows bytes. What a tokenizer holds never
-// changes; caches and buffers belong to an Encoder.
+// Encoding has three steps: what is not valid UTF-8 is repaired, added tokens are cut out
+// of the text, and what is left is encoded by a coder of the model. What a tokenizer
+// holds never changes; caches and buffers belong to an Encoder.
 #include "data/tokenizer.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <functional>
+#include <span>
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
 
 namespace trireme::data {
+namespace {
 
-TokenId Tokenizer::end_of_document() const {
-  constexpr std::array<std::string_view, 5> names = {"<|endoftext|>", "<|end_of_text|>",
-                                                     "</s>", "<eos>", "<|eot_id|>"};
-  for (const std::string_view name : names) {
-    for (const AddedToken& token : added_) {
-      if (token.text == name) return token.id;
-    }
+struct SpecialTexts {
+  const char* name;
+  std::span<const std::string_view> texts;  // the first one that a tokenizer has counts
+};
+
+SpecialTexts texts_of(Special special) {
+  static constexpr std::string_view kEnd[] = {
+      "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]"};
+  static constexpr std::string_view kPadding[] = {"[PAD]", "<pad>"};
+  static constexpr std::string_view kUnknown[] = {"[UNK]", "<unk>"};
+  static constexpr std::string_view kClassify[] = {"[CLS]"};
+  static constexpr std::string_view kSeparate[] = {"[SEP]"};
+  static constexpr std::string_view kMask[] = {"[MASK]", "<mask>"};
+  switch (special) {
+    case Special::end_of_document:
+      return {"an end-of-document token", kEnd};
+    case Special::padding:
+      return {"a token for padding", kPadding};
+    case Special::unknown:
+      return {"a token for what is unknown", kUnknown};
+    case Special::classify:
+      return {"a token for the front of a sample", kClassify};
+    case Special::separate:
+      return {"a token that separates segments", kSeparate};
+    case Special::mask:
+      return {"a token that masks others", kMask};
   }
+  throw Error("texts_of: no Special");
+}
+
+// "a, b or c".
+std::string alternatives(std::span<const std::string_view> texts) {
+  std::string list(texts[0]);
+  for (std::size_t i = 1; i < texts.size(); ++i) {
+    list += i + 1 < texts.size() ? ", " : " or ";
+    list += texts[i];
+  }
+  return list;
+}
+
+TokenId size_with(TokenId tokens, const std::vector<AddedToken>& added) {
+  TokenId size = tokens;
+  for (const AddedToken& token : added) size = std::max(size, token.id + 1);
+  return size;
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::shared_ptr<const TokenModel> model,
+                     std::vector<AddedToken> added, TokenizerFiles files)
+    : model_(std::move(model)),
+      added_(std::move(added)),
+      vocabulary_size_(size_with(model_->size(), added_)),
+      files_(std::move(files)) {}
+
+std::optional<TokenId> Tokenizer::find_special(Special special) const {
+  for (const std::string_view text : texts_of(special).texts) {
+    const auto found = std::ranges::find(added_, text, &AddedToken::text);
+    if (found != added_.end()) return found->id;
+  }
+  return std::nullopt;
+}
+
+TokenId Tokenizer::special(Special special) const {
+  const std::optional<TokenId> id = find_special(special);
+  if (id) return *id;
+  const auto [name, texts] = texts_of(special);
   throw InputError(
-      "the tokenizer has no end-of-document token: none of its added tokens is "
-      "<|endoftext|>, <|end_of_text|>, </s>, <eos> or <|eot_id|>. Add one of them to "
-      "its \"added_tokens\"");
+      fmt::format("the tokenizer ({}) lacks {}: none of its added tokens is {}. Add one "
+                  "of them to its "
+                  "\"added_tokens\"",
+                  files_.empty() ? "without files" : files_.begin()->first, name,
+                  alternatives(texts)));
 }
 
 bool Tokenizer::can_cut_before_space() const {
   const auto has_space = [](const AddedToken& token) {
-    return token.text.find_first_of(" \n") != std::string::npos;
+    return token.text.find_first_of(" \n\r") != std::string::npos;
   };
-  return pre_tokenizer_.can_cut_before_space() && !space_in_front_ &&
-         std::none_of(added_.begin(), added_.end(), has_space);
+  return model_->can_cut_before_space() && std::ranges::none_of(added_, has_space);
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
@@ -51,22 +110,20 @@ std::string_view Tokenizer::bytes_of(TokenId id) const {
                         "token id {} is outside the tokenizer's vocabulary of {}", id,
                         vocabulary_size_);
   if (id < model_->size() && !model_->bytes_of(id).empty()) return model_->bytes_of(id);
-  for (const AddedToken& token : added_) {
-    if (token.id == id) return token.text;
-  }
+  const auto found = std::ranges::find(added_, id, &AddedToken::id);
+  if (found != added_.end()) return found->text;
   return {};  // an id that the files leave out
 }
 
 std::string Tokenizer::decode(const std::vector<TokenId>& ids) const {
   std::string bytes;
   for (const TokenId id : ids) bytes.append(bytes_of(id));
+  if (model_->drops_first_space() && bytes.starts_with(' ')) bytes.erase(0, 1);
   return bytes;
 }
 
 Encoder::Encoder(const Tokenizer& tokenizer, AddedTokens added_tokens)
-    : tokenizer_(tokenizer),
-      bpe_(tokenizer.model()),
-      scanner_(tokenizer.pre_tokenizer()) {
+    : coder_(tokenizer.model().coder()) {
   if (added_tokens == AddedTokens::as_text) return;
   for (const AddedToken& token : tokenizer.added_tokens()) {
     added_.push_back(&token);
@@ -100,29 +157,41 @@ bool Encoder::find_added(std::string_view text, std::size_t from, std::size_t& a
   return false;
 }
 
-void Encoder::encode(std::string_view given, std::vector<TokenId>& ids) {
-  const std::string_view text = valid_utf8(given, repaired_, replaced_);
+void Encoder::encode(std::string_view text, std::vector<TokenId>& ids) {
+  encode_valid(valid_utf8(text, repaired_, replaced_), ids, nullptr);
+}
+
+void Encoder::encode(std::string_view text, std::vector<TokenId>& ids,
+                     std::vector<std::size_t>& begins) {
+  TRIREME_REQUIRE(valid_utf8_prefix(text) == text.size(),
+                  "the text is no UTF-8 at byte {}, and places are those of a text that "
+                  "was repaired before",
+                  valid_utf8_prefix(text));
+  encode_valid(text, ids, &begins);
+}
+
+void Encoder::encode_valid(std::string_view text, std::vector<TokenId>& ids,
+                           std::vector<std::size_t>* begins) {
   std::size_t begin = 0;
   std::size_t at = 0;
   const AddedToken* token = nullptr;
   while (find_added(text, begin, at, token)) {
-    encode_plain(text.substr(begin, at - begin), ids);
+    encode_plain(text, begin, at, ids, begins);
     ids.push_back(token->id);
+    if (begins != nullptr) begins->push_back(at);
     ++added_found_;
     begin = at + token->text.size();
   }
-  encode_plain(text.substr(begin), ids);
+  encode_plain(text, begin, text.size(), ids, begins);
 }
 
-void Encoder::encode_plain(std::string_view text, std::vector<TokenId>& ids) {
-  if (text.empty()) return;
-  if (tokenizer_.adds_space_in_front() && text[0] != ' ') {
-    spaced_.assign(1, ' ').append(text);
-    text = spaced_;
-  }
-  scanner_.start(text);
-  std::string_view piece;
-  while (scanner_.next(piece)) bpe_.encode(piece, ids);
+void Encoder::encode_plain(std::string_view text, std::size_t begin, std::size_t end,
+                           std::vector<TokenId>& ids, std::vector<std::size_t>* begins) {
+  if (begin == end) return;
+  const std::size_t known = begins != nullptr ? begins->size() : 0;
+  coder_->encode(text.substr(begin, end - begin), ids, begins);
+  if (begins == nullptr) return;
+  for (std::size_t i = known; i < begins->size(); ++i) (*begins)[i] += begin;
 }
 
 std::string StreamDecoder::next(TokenId id) {

@@ -1,27 +1,29 @@
-// data/tokenizer.hpp — text to token ids and back: byte-level BPE, ids as GPT-2's and as
-// Hugging Face's `tokenizers` gives them for the same files.
+// data/tokenizer.hpp — text to token ids and back, with the ids of Hugging Face's
+// `tokenizers` for the same files.
 //
-// A Tokenizer is immutable and shared; each thread encodes with an Encoder of its own. A
-// tokenizer is its files: they are embedded in corpora and checkpoints, and loading them
-// again gives the same tokenizer.
+// A tokenizer is a model (token_model.hpp), tokens added to it, and the files that both
+// were read from. It is immutable and shared; each thread encodes with an Encoder of its
+// own. Its files are embedded in corpora and checkpoints, and loading them again gives
+// the same tokenizer.
 #ifndef TRIREME_DATA_TOKENIZER_HPP_
 #define TRIREME_DATA_TOKENIZER_HPP_
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "data/bpe.hpp"
-#include "data/pre_tokenizer.hpp"
+#include "data/token_model.hpp"
 
 namespace trireme::data {
 
-// File name (without directory) to content: {"vocab.json", "merges.txt"} or
-// {"tokenizer.json"}.
+// File name (without directory) to content: {"tokenizer.json"}, {"vocab.json",
+// "merges.txt"} or {"vocab.txt", "tokenizer_config.json"}.
 using TokenizerFiles = std::map<std::string, std::string>;
 
 // Text that stands for one token wherever it occurs ("<|endoftext|>").
@@ -30,29 +32,37 @@ struct AddedToken {
   TokenId id = 0;
 };
 
+// Added tokens with a part in training. Which they are is told by their text, as it is
+// usual.
+enum class Special { end_of_document, padding, unknown, classify, separate, mask };
+
 class Tokenizer {
  public:
+  Tokenizer(std::shared_ptr<const TokenModel> model, std::vector<AddedToken> added,
+            TokenizerFiles files);
+
   // The names of the files say what they are. vocab.json may be called encoder.json, and
-  // merges.txt vocab.bpe, as GPT-2's own are. InputError when they are not a byte-level
-  // BPE, with what is not supported.
+  // merges.txt vocab.bpe, as GPT-2's own are. InputError when they are no tokenizer of a
+  // kind that is known, with what is not supported.
   static Tokenizer from_files(TokenizerFiles files);
-  // Reads one tokenizer.json; or vocab and merges files; or a directory with either.
+  // Reads one tokenizer.json; or vocab and merges files; or a directory with one of
+  // these.
   static Tokenizer load(const std::vector<std::filesystem::path>& paths);
 
   // Largest id + 1.
   TokenId vocabulary_size() const { return vocabulary_size_; }
-  // The id put after each document: of "<|endoftext|>", or of what stands for it in other
-  // vocabularies ("</s>", "<|end_of_text|>"). InputError when there is none.
-  TokenId end_of_document() const;
+  const TokenModel& model() const { return *model_; }
   const std::vector<AddedToken>& added_tokens() const { return added_; }
   const TokenizerFiles& files() const { return files_; }
 
-  const BpeModel& model() const { return *model_; }
-  const PreTokenizer& pre_tokenizer() const { return pre_tokenizer_; }
-  bool adds_space_in_front() const { return space_in_front_; }
-  // Text may be cut before a space or line feed that follows anything else, and each side
-  // encoded alone, with the same ids (GPT-2's pattern, no added token with a space in
-  // it).
+  std::optional<TokenId> find_special(Special special) const;
+  // InputError when there is none, with the texts that would be one.
+  TokenId special(Special special) const;
+  // The id put after each document: of "<|endoftext|>", or of what stands for it in other
+  // vocabularies ("</s>", "[SEP]").
+  TokenId end_of_document() const { return special(Special::end_of_document); }
+
+  // As of its model, unless an added token has white space in it.
   bool can_cut_before_space() const;
 
   // Invalid UTF-8 is replaced first (see utf8.hpp). Slow for many small texts: Encoder.
@@ -60,20 +70,12 @@ class Tokenizer {
   // The bytes that the ids stand for; not always valid UTF-8. InputError for an id
   // outside the vocabulary.
   std::string decode(const std::vector<TokenId>& ids) const;
+  // What an id adds to a text that is not empty.
   std::string_view bytes_of(TokenId id) const;
 
  private:
-  Tokenizer() = default;
-  friend Tokenizer tokenizer_from_json(const std::string& name, const std::string& text);
-  friend Tokenizer tokenizer_from_vocabulary(const std::string& vocabulary_name,
-                                             const std::string& vocabulary,
-                                             const std::string& merges_name,
-                                             const std::string& merges);
-
-  std::shared_ptr<const BpeModel> model_;
-  PreTokenizer pre_tokenizer_ = PreTokenizer::none();
+  std::shared_ptr<const TokenModel> model_;
   std::vector<AddedToken> added_;
-  bool space_in_front_ = false;
   TokenId vocabulary_size_ = 0;
   TokenizerFiles files_;
 };
@@ -91,23 +93,28 @@ class Encoder {
   // Appends the ids of `text` to `ids`. `text` may be invalid UTF-8: repaired and
   // counted.
   void encode(std::string_view text, std::vector<TokenId>& ids);
+  // And for each id to `begins` the byte of `text`, which is valid here, at which begins
+  // what it stands for (see Coder::encode).
+  void encode(std::string_view text, std::vector<TokenId>& ids,
+              std::vector<std::size_t>& begins);
 
   std::uint64_t replaced_sequences() const { return replaced_; }
   std::uint64_t added_tokens_found() const { return added_found_; }
 
  private:
-  void encode_plain(std::string_view text, std::vector<TokenId>& ids);
+  void encode_valid(std::string_view text, std::vector<TokenId>& ids,
+                    std::vector<std::size_t>* begins);
+  // text[begin, end), which has no added token in it.
+  void encode_plain(std::string_view text, std::size_t begin, std::size_t end,
+                    std::vector<TokenId>& ids, std::vector<std::size_t>* begins);
   // Leftmost, then longest added token at or after `from`; false when there is none.
   bool find_added(std::string_view text, std::size_t from, std::size_t& at,
                   const AddedToken*& token) const;
 
-  const Tokenizer& tokenizer_;
-  BpeEncoder bpe_;
-  PreTokenizer::Scanner scanner_;
+  std::unique_ptr<Coder> coder_;
   std::vector<const AddedToken*> added_;  // longest first
   std::array<bool, 256> starts_added_{};
   std::string repaired_;
-  std::string spaced_;
   std::uint64_t replaced_ = 0;
   std::uint64_t added_found_ = 0;
 };

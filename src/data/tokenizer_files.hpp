@@ -1,10 +1,10 @@
-// data/tokenizer_files.hpp — the formats tokenizers are kept in: GPT-2's vocab.json and
-// merges.txt, and Hugging Face's tokenizer.json of byte-level BPE.
+// data/tokenizer_files.hpp — the format that says all of a tokenizer in one file: Hugging
+// Face's tokenizer.json. Tokenizer::load and from_files take the others, too
+// (byte_level_bpe_files.hpp, word_piece_files.hpp).
 #ifndef TRIREME_DATA_TOKENIZER_FILES_HPP_
 #define TRIREME_DATA_TOKENIZER_FILES_HPP_
 
 #include <string>
-#include <vector>
 
 #include "data/tokenizer.hpp"
 
@@ -12,16 +12,6 @@ namespace trireme::data {
 
 // `name` is for messages. InputError says what of the file is not supported.
 Tokenizer tokenizer_from_json(const std::string& name, const std::string& text);
-Tokenizer tokenizer_from_vocabulary(const std::string& vocabulary_name,
-                                    const std::string& vocabulary,
-                                    const std::string& merges_name,
-                                    const std::string& merges);
-
-// A tokenizer.json with GPT-2's pre-tokenizer, as `tokenizers` writes it: tokens[id] are
-// bytes, or for added tokens their text.
-std::string tokenizer_json(const std::vector<std::string>& tokens,
-                           const std::vector<Pair>& merges,
-                           const std::vector<AddedToken>& added);
 
 }  // namespace trireme::data
 

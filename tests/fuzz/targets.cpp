@@ -13,6 +13,7 @@
 #include "ckpt/manifest.hpp"
 #include "comm/self_communicator.hpp"
 #include "config/load.hpp"
+#include "data/byte_level_bpe_files.hpp"
 #include "data/corpus.hpp"
 #include "data/corpus_writer.hpp"
 #include "data/megatron_dataset.hpp"
@@ -162,6 +163,20 @@ void read_tokenizer(const std::string& input) {
   tokenizer.end_of_document();
 }
 
+// The input is a vocab.txt, and behind a byte 0 a tokenizer_config.json.
+void read_word_list(const std::string& input) {
+  const std::size_t end = std::min(input.find('\0'), input.size());
+  data::TokenizerFiles files = {{"vocab.txt", input.substr(0, end)}};
+  if (end < input.size()) files["tokenizer_config.json"] = input.substr(end + 1);
+  const data::Tokenizer tokenizer = data::Tokenizer::from_files(files);
+  const std::string text = "[CLS] The \xc3\x84ther, [MASK] \xe4\xb8\xad\xff aab\n";
+  const std::vector<data::TokenId> ids = tokenizer.encode(text);
+  for (const data::TokenId id : ids) expect(id < tokenizer.vocabulary_size(), "an id");
+  tokenizer.decode(ids);
+  expect(data::Tokenizer::from_files(tokenizer.files()).encode(text) == ids,
+         "its files are another tokenizer");
+}
+
 void read_safetensors(const std::string& input) {
   const fs::path path = scratch("model.safetensors");
   spill(path, input);
@@ -234,8 +249,14 @@ const std::vector<Target>& targets() {
       {"tokenizer",
        read_tokenizer,
        {"fuzz/seeds/tokenizer", "parity/fixtures/tokenizer/split.json"},
-       {"\"model\"", "\"merges\"", "\"vocab\"", "\"added_tokens\"", "\"ByteLevel\"",
-        "\"Split\"", "\"Regex\"", "(?=", "[^", "\\\\p{L}+", "\\u0120"}},
+       {"\"WordPiece\"", "\"BertNormalizer\"", "\"##\"", "\"model\"", "\"merges\"",
+        "\"vocab\"", "\"added_tokens\"", "\"ByteLevel\"", "\"Split\"", "\"Regex\"",
+        "(?=", "[^", "\\\\p{L}+", "\\u0120"}},
+      {"word_list",
+       read_word_list,
+       {"fuzz/seeds/word_list"},
+       {"[MASK]\n", "[UNK]\n", "##", "\n", "\"do_lower_case\"", "\"strip_accents\"",
+        "\"mask_token\"", "null", "false"}},
       {"safetensors",
        read_safetensors,
        {"fuzz/seeds/safetensors"},

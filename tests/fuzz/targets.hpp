@@ -26,6 +26,7 @@ const std::string& scratch_directory();
 void read_json(const std::string& input);
 void read_deck(const std::string& input);
 void read_tokenizer(const std::string& input);
+void read_word_list(const std::string& input);
 void read_safetensors(const std::string& input);
 void read_megatron(const std::string& input);
 void read_corpus(const std::string& input);

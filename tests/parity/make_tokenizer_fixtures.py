@@ -140,11 +140,11 @@ def mixed_piece(draw, sample, damaged):
     return bytes(97 + draw(4) for _ in range(length))
 
 
-def mixed_document(number, sample, damaged):
+def mixed_document(number, sample, damaged, size=DOCUMENT_BYTES):
     draw, text = Draw(number), bytearray()
-    while len(text) < DOCUMENT_BYTES:
+    while len(text) < size:
         text += mixed_piece(draw, sample, damaged)
-    return bytes(text[:DOCUMENT_BYTES])
+    return bytes(text[:size])
 
 
 def checksum(words):

@@ -176,6 +176,30 @@ TEST_F(Tokenize, RanksMakeTheSameFile) {
   EXPECT_TRUE(slurp(out()) == alone);
 }
 
+// A directory of BERT's files: text is lowered, and [SEP] ends a document.
+TEST_F(Tokenize, ReadsWordPiece) {
+  fs::create_directory(scratch_ / "bert");
+  text("bert/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n##re\n.\nsky\n");
+  const fs::path file = text("a.txt", "There, the  sky.\n");
+  json result = done({"--tokenizer", scratch_ / "bert", file});
+  EXPECT_EQ(result["tokens"], 7);  // the ##re [UNK] the sky . [SEP]
+  EXPECT_EQ(result["vocabulary"], 9);
+  EXPECT_EQ(result["end_of_document"], 3);
+  EXPECT_THAT(result["tokenizer"],
+              HasSubstr("WordPiece, uncased (there is no tokenizer_"));
+  EXPECT_EQ(inspected(out())["vocabulary_size"], 9);
+  // A corpus brings it along, with what is said beside it.
+  text("bert/tokenizer_config.json", "{\"do_lower_case\": false}");
+  result = done({"--tokenizer", scratch_ / "bert/vocab.txt", file});
+  EXPECT_EQ(result["tokens"], 6);  // [UNK] [UNK] the sky . [SEP]
+  const fs::path other = scratch_ / "out/other.h5";
+  const RunResult again =
+      trireme({"tokenize", "--out", other, "--tokenizer", out(), file});
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_TRUE(slurp(other) == slurp(out()));
+  EXPECT_THAT(again.out + again.err, HasSubstr("tokenizer: WordPiece, cased\n"));
+}
+
 TEST_F(Tokenize, NothingToRead) {
   expect_refused({"--train-bpe", "300", text("empty.txt", "")},
                  {"empty.txt", "empty", "nothing to tokenize"});
@@ -203,10 +227,15 @@ TEST_F(Tokenize, WrongTokenizers) {
                  {"t.json:1:", "not valid JSON"});
   expect_refused({"--tokenizer",
                   text("u.json",
-                       "{\"model\": {\"type\": \"WordPiece\", "
-                       "\"vocab\": {}, \"merges\": []}}"),
+                       "{\"model\": {\"type\": \"Unigram\", "
+                       "\"vocab\": [], \"unk_id\": 0}}"),
                   file},
-                 {"u.json", "WordPiece", "byte-level BPE"});
+                 {"u.json", "Unigram", "BPE on bytes", "WordPiece"});
+  expect_refused(
+      {"--tokenizer", text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nth"), file},
+      {"vocab.txt", "last line, 6,", "cut short"});
+  expect_refused({"--tokenizer", text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n"), file},
+                 {"vocab.txt", "lack [MASK]", "Take the whole"});
   expect_refused({"--tokenizer", file, file}, {"a.txt"});
   expect_refused({"--tokenizer", "wordpiece", file},
                  {"wordpiece", "does not exist", "gpt2"});

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "data/tokenizer_files.hpp"
+#include "data/byte_level_bpe_files.hpp"
 #include "support/safetensors.hpp"
 #include "unit/io/scratch.hpp"
 

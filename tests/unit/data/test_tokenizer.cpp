@@ -14,6 +14,7 @@
 namespace trireme::data {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Ids = std::vector<TokenId>;
 
@@ -25,6 +26,12 @@ const nlohmann::json& expected() {
 
 Ids expected_ids(const char* key) {
   return expected().at(key).get<Ids>();
+}
+
+TokenId id_of(const Tokenizer& tokenizer, std::string_view bytes) {
+  TokenId id = 0;
+  while (tokenizer.bytes_of(id) != bytes) ++id;
+  return id;
 }
 
 TEST(TokenizerIds, OfATrainedTokenizerAreHuggingFaces) {
@@ -98,12 +105,81 @@ TEST(TokenizerAddedTokens, AreTextWhenAsked) {
   EXPECT_EQ(tokenizer.decode(recognised), tokenizer.decode(as_text));
 }
 
+// Each id begins where the one before ends, as they spell the text.
+TEST(TokenizerPlaces, AreWhereTheBytesOfIdsAre) {
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  const std::string text = "<|endoftext|> x" + io::read_file(test::fixture("sample.txt"));
+  Encoder encoder(tokenizer);
+  Ids ids, same;
+  std::vector<std::size_t> begins;
+  encoder.encode("a b", same);
+  encoder.encode("a b", ids, begins);  // appends
+  encoder.encode(text, ids, begins);
+  encoder.encode(text, same);
+  EXPECT_EQ(ids, same);
+  ASSERT_EQ(begins.size(), ids.size());
+  const std::size_t first = tokenizer.encode("a b").size();
+  std::size_t at = 0;
+  for (std::size_t i = first; i < ids.size(); ++i) {
+    ASSERT_EQ(begins[i], at);
+    at += tokenizer.bytes_of(ids[i]).size();
+  }
+  EXPECT_EQ(at, text.size());
+  EXPECT_THAT(test::message_of<Error>([&] { encoder.encode("ab\xff", ids, begins); }),
+              HasSubstr("no UTF-8 at byte 2"));
+}
+
+TEST(TokenizerPlaces, DoNotCountASpaceInFront) {
+  auto json = nlohmann::json::parse(io::read_file(test::fixture("trained.json")));
+  json["pre_tokenizer"]["add_prefix_space"] = true;
+  const Tokenizer tokenizer = tokenizer_from_json("t.json", json.dump());
+  EXPECT_FALSE(tokenizer.can_cut_before_space());
+  Ids ids;
+  std::vector<std::size_t> begins;
+  Encoder(tokenizer).encode("the sky<|endoftext|>and", ids, begins);
+  EXPECT_EQ(ids, tokenizer.encode(" the sky<|endoftext|> and"));
+  const std::size_t end =
+      static_cast<std::size_t>(std::ranges::find(ids, 0u) - ids.begin());
+  ASSERT_LT(end + 1, ids.size());
+  EXPECT_EQ(begins[0], 0u);
+  EXPECT_EQ(begins[end], 7u);
+  EXPECT_EQ(begins[end + 1], 20u);
+}
+
+TEST(TokenizerSpecials, AreAddedTokensByTheirText) {
+  const Tokenizer plain = test::trained_tokenizer();
+  EXPECT_EQ(plain.special(Special::end_of_document), 0u);
+  EXPECT_FALSE(plain.find_special(Special::mask));
+  EXPECT_THAT(test::message_of<InputError>([&] { plain.special(Special::mask); }),
+              AllOf(HasSubstr("tokenizer.json"), HasSubstr("lacks a token that masks"),
+                    HasSubstr("is [MASK] or <mask>"), HasSubstr("added_tokens")));
+  auto json = nlohmann::json::parse(io::read_file(test::fixture("trained.json")));
+  for (const char* text : {"<pad>", "[SEP]", "</s>", "[MASK]"}) {
+    json["added_tokens"].push_back(
+        {{"id", 700 + json["added_tokens"].size()}, {"content", text}});
+  }
+  const Tokenizer more = tokenizer_from_json("t.json", json.dump());
+  EXPECT_EQ(more.special(Special::padding), 701u);
+  EXPECT_EQ(more.special(Special::separate), 702u);
+  EXPECT_EQ(more.special(Special::mask), 704u);
+  EXPECT_EQ(more.end_of_document(), 0u);  // <|endoftext|> goes before the others
+  json["added_tokens"].erase(0);
+  EXPECT_EQ(tokenizer_from_json("t.json", json.dump()).end_of_document(), 703u);
+  json["added_tokens"] = nlohmann::json::array();
+  const Tokenizer none = tokenizer_from_json("t.json", json.dump());
+  EXPECT_THAT(
+      test::message_of<InputError>([&] { none.end_of_document(); }),
+      AllOf(HasSubstr("lacks an end-of-document token"),
+            HasSubstr("<|endoftext|>, <|end_of_text|>, </s>, <eos>, <|eot_id|> or "
+                      "[SEP]")));
+}
+
 TEST(TokenizerStream, GivesWholeCharacters) {
   const Tokenizer tokenizer = test::trained_tokenizer();
   const std::string text = "x 😀é€ \xF0\x9F 漢 end\xE2\x82";
   Ids ids;  // byte by byte: the hardest case
-  for (const char byte : text) {
-    ids.push_back(tokenizer.model().byte_token(static_cast<std::uint8_t>(byte)));
+  for (const char& byte : text) {
+    ids.push_back(id_of(tokenizer, std::string_view(&byte, 1)));
   }
   StreamDecoder decoder(tokenizer);
   std::string joined;
@@ -137,8 +213,9 @@ std::string error_with(const std::string& pointer, const nlohmann::json& value) 
 
 TEST(TokenizerFiles, SayWhatIsNotSupported) {
   EXPECT_THAT(
-      error_with("/model/type", "WordPiece"),
-      HasSubstr("'my.json': the model is of type 'WordPiece', which is not supported"));
+      error_with("/model/type", "Unigram"),
+      HasSubstr("'my.json': the model is of type 'Unigram', which is not supported"));
+  EXPECT_THAT(error_with("/model", {{"vocab", {{"a", 0}}}}), HasSubstr("no merges"));
   EXPECT_THAT(error_with("/model/dropout", 0.1), HasSubstr("BPE dropout"));
   EXPECT_THAT(error_with("/model/byte_fallback", true), HasSubstr("byte_fallback"));
   EXPECT_THAT(error_with("/normalizer", {{"type", "NFC"}}), HasSubstr("normalizer"));
@@ -180,8 +257,7 @@ TEST(TokenizerFiles, ThatAreMissingOrBroken) {
   }
   test::spill(scratch / "vocab.json", "{\"a\": 0}");
   EXPECT_THAT(error({scratch.path()}), HasSubstr("needs the token 'b'"));
-  EXPECT_THAT(error({scratch / "vocab.json"}),
-              HasSubstr("no model with vocab and merges"));
+  EXPECT_THAT(error({scratch / "vocab.json"}), HasSubstr("no model with a vocab"));
   EXPECT_THAT(error({scratch / "merges.txt"}),
               HasSubstr("no tokenizer in these files: merges.txt"));
 }
