@@ -161,7 +161,7 @@ TEST_F(Convert, SeveralFiles) {
   spill(scratch_ / "hf/model.safetensors.index.json", json{{"weight_map", map}}.dump());
   EXPECT_EQ(there_and_back(), tensors_);
   fs::remove(scratch_ / "hf/model-2.safetensors");
-  expect_refused({"model-2.safetensors", "does not exist"});
+  expect_refused({"names 2 files", "'model-2.safetensors'", "the whole model"});
 }
 
 TEST_F(Convert, TiedHeadMayBeStored) {
