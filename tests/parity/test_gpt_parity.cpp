@@ -32,7 +32,7 @@ class Case {
         oracle_(fixture(name) + "/oracle.safetensors"),
         state_(comm::make_groups_of_one(), config()) {
     state_.params.allocate(state_.registry, ParamBuffer<T>::Use::training);
-    for (const ckpt::Gpt2Tensor& tensor : huggingface_.tensors()) {
+    for (const ckpt::ForeignTensor& tensor : huggingface_.tensors()) {
       const std::vector<float> values = huggingface_.read(tensor);
       const auto slice =
           state_.params.slice(Slab::weight, state_.registry.find(tensor.name));
