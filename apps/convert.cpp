@@ -7,18 +7,24 @@
 // names goes before the work begins. Everything that the user can have got wrong is
 // looked at before anything is written.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
 #include "apps/tokenizer_option.hpp"
+#include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/plural.hpp"
+#include "base/words.hpp"
 #include "ckpt/convert.hpp"
 #include "ckpt/hugging_face.hpp"
 #include "comm/on_ranks.hpp"
@@ -30,16 +36,45 @@ namespace trireme::apps {
 namespace {
 
 struct ConvertOptions {
-  std::string in, out, json;
+  std::string in, out, json, max_shard_size;
   std::vector<std::string> tokenizer;
   bool weights_only = false;
 };
 
+// "5GB" in bytes. Units are those of transformers: GB is 10^9, GiB 2^30.
+std::uint64_t shard_bytes(const std::string& text) {
+  struct Unit {
+    std::string_view name;
+    std::uint64_t bytes;
+  };
+  static constexpr std::array<Unit, 8> kUnits = {{{"kb", 1'000},
+                                                  {"mb", 1'000'000},
+                                                  {"gb", 1'000'000'000},
+                                                  {"tb", 1'000'000'000'000},
+                                                  {"kib", std::uint64_t{1} << 10},
+                                                  {"mib", std::uint64_t{1} << 20},
+                                                  {"gib", std::uint64_t{1} << 30},
+                                                  {"tib", std::uint64_t{1} << 40}}};
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const auto number = number_in<std::uint64_t>(text.substr(0, digits));
+  const std::string unit = lower_case(trimmed(text.substr(digits)));
+  for (const Unit& known : kUnits) {
+    if (!number || *number == 0 || unit != known.name) continue;
+    if (const auto bytes = checked_multiply(*number, known.bytes)) return *bytes;
+  }
+  throw InputError(
+      fmt::format("--max-shard-size '{}' is no size: expected a whole number "
+                  "above 0 with kB, MB, GB or TB (KiB, MiB, GiB or TiB), as "
+                  "in 5GB",
+                  text));
+}
+
 void report_model(const ckpt::Converted& made, const char* direction,
                   const ConvertOptions& options, Log& log) {
-  log.info("{}: {} in {}, {}", made.to.string(),
+  log.info("{}: {} in {}{}, {}", made.to.string(),
            format_plural(made.parameters, "parameter"),
            format_plural(made.tensors, "tensor"),
+           made.files > 1 ? " and " + format_plural(made.files, "file") : "",
            made.has_tokenizer ? "with the tokenizer" : "without a tokenizer");
   if (made.drops_optimizer && !options.weights_only) {
     log.info(
@@ -54,10 +89,18 @@ void report_model(const ckpt::Converted& made, const char* direction,
   json["step"] = made.step;
   json["parameters"] = made.parameters;
   json["tensors"] = made.tensors;
+  if (made.files > 0) json["files"] = made.files;
   json["tokenizer"] = made.has_tokenizer;
   json["optimizer_dropped"] = made.drops_optimizer;
   json["warnings"] = log.warnings();
   io::write_file(options.json, io::json_text(json, 2) + "\n");
+}
+
+void require_no_shards(const ConvertOptions& options) {
+  TRIREME_REQUIRE_INPUT(options.max_shard_size.empty(),
+                        "--max-shard-size is for what a checkpoint is converted to, and "
+                        "'{}' is none: leave it out",
+                        options.in);
 }
 
 // All ranks share the work.
@@ -68,6 +111,7 @@ void convert_megatron(const ConvertOptions& options, comm::Communicator& world) 
       "'{}' is a Megatron dataset, which holds token ids alone: name the tokenizer they "
       "were made with (--tokenizer gpt2, or its files)",
       options.in);
+  require_no_shards(options);
   io::require_absent(options.out);
   const data::Tokenizer tokenizer = load_tokenizer(options.tokenizer);
   std::optional<data::MegatronDataset> dataset;
@@ -102,6 +146,7 @@ void convert_model(const ConvertOptions& options) {
                         "bring their own",
                         options.in);
   if (ckpt::is_hugging_face_directory(options.in)) {
+    require_no_shards(options);
     report_model(ckpt::import_hugging_face(options.in, options.out, log),
                  "hugging_face_to_checkpoint", options, log);
     return;
@@ -112,7 +157,10 @@ void convert_model(const ConvertOptions& options) {
       "'{}' {}: expected a Hugging Face directory (with config.json), a checkpoint or "
       "run directory, or a Megatron dataset (.idx and .bin)",
       options.in, exists ? "is nothing that can be converted" : "does not exist");
-  report_model(ckpt::export_hugging_face(options.in, options.out, log),
+  const std::uint64_t most = options.max_shard_size.empty()
+                                 ? ckpt::kDefaultShardBytes
+                                 : shard_bytes(options.max_shard_size);
+  report_model(ckpt::export_hugging_face(options.in, options.out, log, most),
                "checkpoint_to_hugging_face", options, log);
 }
 
@@ -160,6 +208,10 @@ void add_convert(CommandLine& line) {
                   "with, as of trireme tokenize")
       ->allow_extra_args(false)
       ->delimiter(',');
+  command.add_option("--max-shard-size", options->max_shard_size,
+                     "of a Hugging Face directory that is made: bytes of weights in one "
+                     "file, as in 500MB; more are cut into several with an index "
+                     "(default 5GB)");
   command.add_flag("--weights-only", options->weights_only,
                    "weights are all that is wanted: say nothing about optimizer state, "
                    "which is never converted");

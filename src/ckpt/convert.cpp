@@ -3,7 +3,7 @@
 // Converting goes by the way of a checkpoint in both directions: importing writes one
 // with the ordinary writer, and exporting reads one with the ordinary reader, so that
 // neither has a format of its own to keep. All that the user may have got wrong (a name
-// that is taken, a model that is no GPT-2, tensors of other shapes) is found before
+// that is taken, a model that no dialect has, tensors of other shapes) is found before
 // anything is written. Errors name the file and the key or tensor at fault.
 #include "ckpt/convert.hpp"
 
@@ -13,10 +13,11 @@
 #include "base/plural.hpp"
 #include "base/words.hpp"
 #include "ckpt/directory.hpp"
-#include "ckpt/hugging_face.hpp"
+#include "ckpt/initial_values.hpp"
 #include "ckpt/reader.hpp"
 #include "ckpt/save.hpp"
 #include "comm/self_communicator.hpp"
+#include "config/key_table.hpp"
 #include "config/load.hpp"
 #include "data/tokenizer.hpp"
 #include "io/atomic_file.hpp"
@@ -41,13 +42,16 @@ void require_makeable(const io::Path& out) {
 }
 
 // A deck that trains this model, once a corpus is named.
-config::Deck deck_of(const Gpt2Config& c, const std::string& name) {
-  const std::string text = fmt::format(
-      "model: {{kind: gpt, layers: {}, hidden: {}, heads: {}, ffn_hidden: {}, sequence: "
-      "{}, "
-      "vocab: {}, dropout: {}, attention_dropout: {}, init_std: {}}}\n",
-      c.layers, c.hidden, c.heads, c.ffn_hidden, c.sequence, c.vocab, c.dropout,
-      c.attention_dropout, c.init_std);
+config::Deck deck_of(const config::ModelConfig& model, const std::string& name) {
+  config::Deck said;
+  said.model = model;
+  std::string text = "model:\n";
+  for (const config::Key& key : config::key_table()) {
+    const std::string section = "model.";
+    const std::string value = key.write(said);
+    if (!key.info.path.starts_with(section) || value.empty()) continue;
+    text += fmt::format("  {}: {}\n", key.info.path.substr(section.size()), value);
+  }
   return config::parse(text, name);
 }
 
@@ -63,26 +67,6 @@ TrainingState state_of(const HuggingFaceModel& model, const std::string& name) {
         std::to_string(*model.config().end_of_text);
   }
   return state;
-}
-
-// Refuses a model that has something which GPT-2 in transformers has not.
-void require_gpt2(const config::ModelConfig& model, const std::string& where) {
-  std::string problems;
-  const auto check = [&](bool holds, const char* key, const char* only) {
-    if (!holds)
-      problems += fmt::format("\n  model.{}: only {} can be exported", key, only);
-  };
-  check(model.kind == config::ModelKind::gpt, "kind", "gpt");
-  check(model.norm == config::Norm::layernorm, "norm", "layernorm");
-  check(model.activation == config::Activation::gelu_tanh, "activation", "gelu_tanh");
-  check(model.position == config::Position::learned, "position", "learned");
-  check(!model.has_own_head_size(), "head_size", "hidden / heads");
-  check(model.kv_heads == model.heads, "kv_heads", "as many as heads");
-  check(model.bias, "bias", "true");
-  check(model.tie_embeddings, "tie_embeddings", "true");
-  TRIREME_REQUIRE_INPUT(problems.empty(),
-                        "'{}' is not a model that transformers' GPT-2 can express:{}",
-                        where, problems);
 }
 
 std::optional<index_t> end_of_text(const TrainingState& state, index_t vocab) {
@@ -101,11 +85,8 @@ std::optional<index_t> end_of_text(const TrainingState& state, index_t vocab) {
   return id;
 }
 
-Gpt2Config config_of(const CheckpointReader& reader) {
-  const std::string where = reader.path().string();
-  const config::ModelConfig model = config::parse_resolved(reader.state().deck).model;
-  require_gpt2(model, where);
-  Gpt2Config config{model, {}};
+ForeignConfig config_of(const CheckpointReader& reader) {
+  ForeignConfig config{config::parse_resolved(reader.state().deck).model, {}};
   // The deck may leave the vocabulary to the corpus; the tensor has it.
   config.vocab =
       reader.tensor(std::string(kModelGroup) + "embedding/word/weight").shape.at(0);
@@ -115,10 +96,10 @@ Gpt2Config config_of(const CheckpointReader& reader) {
 
 // Requires every weight to be there with its shape, and none besides.
 void check_weights(const CheckpointReader& reader,
-                   const std::vector<Gpt2Tensor>& tensors) {
+                   const std::vector<ForeignTensor>& tensors) {
   std::string problems;
   std::size_t found = 0;
-  for (const Gpt2Tensor& tensor : tensors) {
+  for (const ForeignTensor& tensor : tensors) {
     const std::string name = kModelGroup + tensor.name;
     if (!reader.has(name)) {
       problems += fmt::format("\n  {} {}: missing", name, to_string(tensor.shape));
@@ -148,19 +129,21 @@ void check_weights(const CheckpointReader& reader,
 }  // namespace
 
 Converted import_hugging_face(const io::Path& directory, const io::Path& out_name,
-                              Log& log) {
+                              Log& log, std::span<const Dialect> dialects) {
   const io::Path out = bare(out_name);
   io::require_absent(out);
   require_makeable(out);
-  const HuggingFaceModel model(directory, log);
+  const HuggingFaceModel model(directory, log, dialects);
   const TrainingState state = state_of(model, bare(directory).filename().string());
 
   Converted result{directory, out};
   result.has_tokenizer = !state.tokenizer.empty();
   std::vector<std::vector<float>> values;
   std::vector<TensorPart> parts;
-  for (const Gpt2Tensor& tensor : model.tensors()) {
-    values.push_back(model.read(tensor));
+  for (const ForeignTensor& tensor : model.tensors()) {
+    values.push_back(model.has(tensor) ? model.read(tensor)
+                                       : initial_values(tensor.name, tensor.shape,
+                                                        *tensor.if_missing, state.seed));
     const Rectangle all = whole(tensor.shape);
     parts.push_back({kModelGroup + tensor.name,
                      DType::float32,
@@ -180,27 +163,30 @@ Converted import_hugging_face(const io::Path& directory, const io::Path& out_nam
 }
 
 Converted export_hugging_face(const io::Path& checkpoint, const io::Path& out_name,
-                              Log& log) {
+                              Log& log, std::uint64_t max_shard_bytes,
+                              std::span<const Dialect> dialects) {
   const io::Path out = bare(out_name);
   io::require_absent(out);
   require_makeable(out);
   const CheckpointReader reader = open_newest(checkpoint, log);
-  const Gpt2Config config = config_of(reader);
-  const std::vector<Gpt2Tensor> tensors = gpt2_tensors(config);
+  const ForeignConfig config = config_of(reader);
+  const Dialect& dialect = dialect_of_model(config, reader.path().string(), dialects);
+  const std::vector<ForeignTensor> tensors = dialect.tensors(config);
   check_weights(reader, tensors);
-  write_hugging_face(
-      out, config,
-      [&](const Gpt2Tensor& tensor, std::span<float> values) {
+  const std::size_t files = write_hugging_face(
+      out, dialect, config,
+      [&](const ForeignTensor& tensor, std::span<float> values) {
         const std::vector<float> stored = reader.read_whole(kModelGroup + tensor.name);
         TRIREME_REQUIRE(stored.size() == values.size(), "'{}' has {}, expected {}",
                         tensor.name, format_plural(stored.size(), "element"),
                         values.size());
         std::copy(stored.begin(), stored.end(), values.begin());
       },
-      reader.state().tokenizer);
+      reader.state().tokenizer, max_shard_bytes);
 
   Converted result{reader.path(), out};
-  for (const Gpt2Tensor& tensor : tensors)
+  result.files = files;
+  for (const ForeignTensor& tensor : tensors)
     result.parameters += element_count(tensor.shape);
   result.tensors = tensors.size();
   result.step = reader.manifest().step;

@@ -1,49 +1,27 @@
-// ckpt/hugging_face.cpp — the weights: names, shapes, transposition; see
+// ckpt/hugging_face.cpp — the files of a directory and the layout of its tensors; see
 // hugging_face.hpp.
 //
-// One list, gpt2_tensors(), says for every tensor its name on both sides, its shape and
-// whether it is transposed; reading, checking and writing walk along it. Example: their
-// h.0.mlp.c_fc.weight of shape (in, out) = (768, 3072) is our layers/0/mlp/fc1/weight of
-// shape (3072, 768). All tensors are checked before the first is read, and at most a few
-// of one kind are named, since a wrong number of layers would miss hundreds.
+// A dialect's list says for every tensor its names on both sides, its shape and whether
+// it is transposed; reading and writing walk along it. Of a tensor of ours that is
+// several there (queries, keys and values) each is a run of whole rows, so that stacking
+// them is putting one behind the other. Writing asks for a tensor of ours once, however
+// many it is there: its parts follow one another.
 #include "ckpt/hugging_face.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <utility>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "ckpt/numbers.hpp"
 #include "io/atomic_file.hpp"
-#include "io/element_types.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 
 namespace trireme::ckpt {
 
 namespace {
-
-constexpr std::string_view kRootPrefix = "transformer.";
-constexpr const char* kHead = "lm_head.weight";
-// More of one kind than this say nothing new (a wrong n_layer misses hundreds).
-constexpr std::size_t kListed = 100;
-
-std::string without_prefix(const std::string& name) {
-  return name.starts_with(kRootPrefix) ? name.substr(kRootPrefix.size()) : name;
-}
-
-// "h.0.attn.bias" and "h.0.attn.masked_bias": the causal mask as old versions saved it.
-bool is_mask_buffer(const std::string& name) {
-  return name.starts_with("h.") &&
-         (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
-}
-
-Shape stored_shape(const Gpt2Tensor& tensor) {
-  return tensor.is_transposed ? Shape{tensor.shape[1], tensor.shape[0]} : tensor.shape;
-}
 
 // to (columns, rows) = transpose of from (rows, columns), in tiles that stay in the
 // cache.
@@ -58,24 +36,6 @@ void transpose(const float* from, index_t rows, index_t columns, float* to) {
       }
     }
   }
-}
-
-void append(std::string& message, const char* title,
-            const std::vector<std::string>& lines) {
-  if (lines.empty()) return;
-  message += fmt::format("\n  {} ({}):", title, lines.size());
-  for (std::size_t i = 0; i < std::min(lines.size(), kListed); ++i) {
-    message += "\n    " + lines[i];
-  }
-  if (lines.size() > kListed) {
-    message += fmt::format("\n    ... and {} more", lines.size() - kListed);
-  }
-}
-
-std::string describe(const Gpt2Config& c) {
-  return fmt::format("{}, hidden {}, {}, MLP {}, sequence {}, vocabulary {}",
-                     format_plural(c.layers, "layer"), c.hidden,
-                     format_plural(c.heads, "head"), c.ffn_hidden, c.sequence, c.vocab);
 }
 
 // tokenizer.json says all; vocab.json and merges.txt are the older form of the same. One
@@ -104,7 +64,8 @@ data::TokenizerFiles find_tokenizer(const io::Path& directory, index_t vocab, Lo
 
 // The tokenizer's files under the names that transformers looks for.
 data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
-                                      const Gpt2Config& config) {
+                                      const Dialect& dialect,
+                                      const ForeignConfig& config) {
   data::TokenizerFiles renamed;
   for (const auto& [name, content] : files) {
     renamed[name == "encoder.json" ? "vocab.json"
@@ -113,10 +74,10 @@ data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
   }
   if (renamed.empty()) return renamed;
   nlohmann::ordered_json json;
-  // A tokenizer.json may differ from GPT-2's in its pre-tokenizer; the generic class asks
-  // nothing of it.
-  json["tokenizer_class"] =
-      renamed.contains("tokenizer.json") ? "PreTrainedTokenizerFast" : "GPT2Tokenizer";
+  // A tokenizer.json may differ from the dialect's in its pre-tokenizer; the generic
+  // class asks nothing of it.
+  json["tokenizer_class"] = renamed.contains("tokenizer.json") ? "PreTrainedTokenizerFast"
+                                                               : dialect.tokenizer_class;
   json["model_max_length"] = config.sequence;
   json["add_prefix_space"] = false;
   json["clean_up_tokenization_spaces"] = false;
@@ -129,50 +90,54 @@ data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
   return renamed;
 }
 
-}  // namespace
-
-std::vector<Gpt2Tensor> gpt2_tensors(const Gpt2Config& c) {
-  std::vector<Gpt2Tensor> tensors;
-  const auto vectors = [&](const std::string& ours, const std::string& theirs) {
-    tensors.push_back({ours + "/weight", theirs + ".weight", {c.hidden}});
-    tensors.push_back({ours + "/bias", theirs + ".bias", {c.hidden}});
-  };
-  const auto linear = [&](const std::string& ours, const std::string& theirs, index_t out,
-                          index_t in) {
-    tensors.push_back({ours + "/weight", theirs + ".weight", {out, in}, true});
-    tensors.push_back({ours + "/bias", theirs + ".bias", {out}});
-  };
-  const std::string root(kRootPrefix);
-  tensors.push_back({"embedding/word/weight", root + "wte.weight", {c.vocab, c.hidden}});
-  tensors.push_back(
-      {"embedding/position/weight", root + "wpe.weight", {c.sequence, c.hidden}});
-  for (index_t i = 0; i < c.layers; ++i) {
-    const std::string ours = fmt::format("layers/{}/", i);
-    const std::string theirs = fmt::format("{}h.{}.", root, i);
-    vectors(ours + "input_norm", theirs + "ln_1");
-    linear(ours + "attention/qkv", theirs + "attn.c_attn", 3 * c.hidden, c.hidden);
-    linear(ours + "attention/projection", theirs + "attn.c_proj", c.hidden, c.hidden);
-    vectors(ours + "mlp_norm", theirs + "ln_2");
-    linear(ours + "mlp/fc1", theirs + "mlp.c_fc", c.ffn_hidden, c.hidden);
-    linear(ours + "mlp/fc2", theirs + "mlp.c_proj", c.hidden, c.ffn_hidden);
-  }
-  vectors("final_norm", root + "ln_f");
-  return tensors;
-}
-
-namespace {
-
 // A config may claim any number of layers: names are made for no more than there can be.
-std::vector<Gpt2Tensor> tensors_of(const Gpt2Config& config,
-                                   const io::SafetensorsReader& reader,
-                                   const io::Path& directory) {
+std::vector<ForeignTensor> tensors_of(const Dialect& dialect, const ForeignConfig& config,
+                                      const io::SafetensorsReader& reader,
+                                      const io::Path& directory) {
   TRIREME_REQUIRE_INPUT(std::cmp_less_equal(config.layers, reader.tensors().size()),
                         "'{}': config.json says {}, and the weights have {} in all: they "
                         "are of another model",
                         directory.string(), format_plural(config.layers, "layer"),
                         format_plural(reader.tensors().size(), "tensor"));
-  return gpt2_tensors(config);
+  return dialect.tensors(config);
 }
+
+// Tensors of ours as theirs. The one that was asked for last is kept: its parts are
+// written one after the other.
+class StoredForm {
+ public:
+  explicit StoredForm(const WeightSource& source) : source_(source) {}
+
+  // Fills `bytes` with part number `part` of a tensor.
+  void write(const ForeignTensor& tensor, std::size_t part, std::span<std::byte> bytes) {
+    read(tensor);
+    const std::size_t count = values_.size() / tensor.theirs.size();
+    const float* from = values_.data() + part * count;
+    if (tensor.is_transposed) {
+      const Shape stored = tensor.stored_shape();
+      transposed_.resize(count);
+      transpose(from, stored[1], stored[0], transposed_.data());
+      from = transposed_.data();
+    }
+    TRIREME_REQUIRE(bytes.size() == count * sizeof(float), "'{}': {} for {}",
+                    tensor.theirs[part], format_plural(bytes.size(), "byte"),
+                    format_plural(count, "element"));
+    if (count > 0) std::memcpy(bytes.data(), from, bytes.size());
+  }
+
+ private:
+  void read(const ForeignTensor& tensor) {
+    if (name_ == tensor.name) return;
+    name_.clear();
+    values_.resize(static_cast<std::size_t>(element_count(tensor.shape)));
+    source_(tensor, values_);
+    name_ = tensor.name;
+  }
+
+  const WeightSource& source_;
+  std::string name_;  // of what values_ holds
+  std::vector<float> values_, transposed_;
+};
 
 }  // namespace
 
@@ -180,109 +145,109 @@ bool is_hugging_face_directory(const io::Path& path) {
   return std::filesystem::is_regular_file(path / "config.json");
 }
 
-HuggingFaceModel::HuggingFaceModel(const io::Path& directory, Log& log)
-    : config_(parse_gpt2_config(
-          io::read_file(directory / "config.json", "Hugging Face model's config.json"),
-          (directory / "config.json").string(), log)),
+HuggingFaceModel::Recognised HuggingFaceModel::recognise(
+    const io::Path& path, Log& log, std::span<const Dialect> dialects) {
+  const std::string where = path.string();
+  const auto config = io::parse_json_file<nlohmann::json>(
+      io::read_file(path, "Hugging Face model's config.json"), where);
+  const Dialect& dialect = dialect_of_config(config, where, dialects);
+  return {dialect, dialect.read_config(config, where, log)};
+}
+
+HuggingFaceModel::HuggingFaceModel(const io::Path& directory, Log& log,
+                                   std::span<const Dialect> dialects)
+    : HuggingFaceModel(directory, log,
+                       recognise(directory / "config.json", log, dialects)) {}
+
+HuggingFaceModel::HuggingFaceModel(const io::Path& directory, Log& log,
+                                   Recognised recognised)
+    : dialect_(std::move(recognised.first)),
+      config_(std::move(recognised.second)),
       reader_(directory),
-      tensors_(tensors_of(config_, reader_, directory)),
+      tensors_(tensors_of(dialect_, config_, reader_, directory)),
       tokenizer_files_(find_tokenizer(directory, config_.vocab, log)) {
+  for (const std::string& warning : reader_.warnings()) log.warning("{}", warning);
   check_tensors(directory, log);
 }
 
-std::string HuggingFaceModel::stored_name(const Gpt2Tensor& tensor) const {
-  const std::string bare = without_prefix(tensor.their_name);
-  return reader_.has(bare) ? bare : tensor.their_name;
+const io::SafeTensor* HuggingFaceModel::find(const std::string& theirs) const {
+  for (const std::string& name : {dialect_.without_prefix(theirs), theirs}) {
+    if (reader_.has(name)) return &reader_.at(name);
+  }
+  return nullptr;
 }
 
-void HuggingFaceModel::check_tensors(const io::Path& directory, Log& log) {
-  std::vector<std::string> missing, wrong, extra;
-  std::set<std::string> expected;
-  bool narrows = false;
-  for (const Gpt2Tensor& tensor : tensors_) {
-    const std::string bare = without_prefix(tensor.their_name);
-    expected.insert(bare);
-    const std::string name = stored_name(tensor);
-    if (!reader_.has(name)) {
-      missing.push_back(fmt::format("{} {}", name, to_string(stored_shape(tensor))));
-      continue;
-    }
-    const io::SafeTensor& found = reader_.at(name);
-    if (found.shape != stored_shape(tensor)) {
-      wrong.push_back(fmt::format("{}: expected {}, found {}", name,
-                                  to_string(stored_shape(tensor)),
-                                  to_string(found.shape)));
-    } else if (!found.dtype || !io::is_real(*found.dtype)) {
-      wrong.push_back(fmt::format("{}: expected F32, F64, F16 or BF16, found {}", name,
-                                  found.format));
-    }
-    narrows = narrows || found.dtype == DType::float64;
+const io::SafeTensor* HuggingFaceModel::find_part(const ForeignTensor& tensor,
+                                                  std::size_t part) const {
+  const io::SafeTensor* found = find(tensor.theirs.at(part));
+  for (const std::string& alias : tensor.aliases) {
+    if (found == nullptr && tensor.theirs.size() == 1) found = find(alias);
   }
-  for (const auto& [name, tensor] : reader_.tensors()) {
-    const std::string bare = without_prefix(name);
-    const bool twice = bare != name && reader_.has(bare);
-    if (twice && expected.contains(bare)) {
-      extra.push_back(fmt::format("{}: stored as {} too", name, bare));
-    } else if (!expected.contains(bare) && !is_mask_buffer(bare) && name != kHead) {
-      extra.push_back(fmt::format("{} {}", name, to_string(tensor.shape)));
-    }
-  }
-  if (!missing.empty() || !wrong.empty() || !extra.empty()) {
-    std::string message =
-        fmt::format("'{}': the tensors are not those of its config.json (GPT-2 with {}):",
-                    directory.string(), describe(config_));
-    append(message, "missing", missing);
-    append(message, "wrong", wrong);
-    append(message, "not part of the model", extra);
-    throw InputError(message);
-  }
-  if (reader_.has(kHead)) {
-    const Gpt2Tensor& word = tensors_.front();
-    const bool tied = reader_.at(kHead).shape == stored_shape(word) &&
-                      reader_.read_float(kHead) == reader_.read_float(stored_name(word));
-    TRIREME_REQUIRE_INPUT(
-        tied,
-        "'{}': lm_head.weight {} is not the word embedding {}; Trireme's GPT-2 ties "
-        "them, so "
-        "that a model with an output matrix of its own cannot be converted",
-        directory.string(), to_string(reader_.at(kHead).shape),
-        to_string(stored_shape(word)));
-  }
-  if (narrows) {
-    log.warning("'{}' holds fp64 weights; they are rounded to fp32", directory.string());
-  }
+  return found;
 }
 
-std::vector<float> HuggingFaceModel::read(const Gpt2Tensor& tensor) const {
-  const std::string name = stored_name(tensor);
-  std::vector<float> stored = reader_.read_float(name);
-  const TensorEntry entry{name, DType::float32, stored_shape(tensor)};
+std::vector<float> HuggingFaceModel::read_stored(const io::SafeTensor& stored) const {
+  std::vector<float> values = reader_.read_float(stored.name);
+  const TensorEntry entry{stored.name, DType::float32, stored.shape};
   BadNumbers numbers(entry);
   numbers.look_at(whole(entry.shape), 0,
-                  reinterpret_cast<const std::byte*>(stored.data()),
-                  stored.size() * sizeof(float));
+                  reinterpret_cast<const std::byte*>(values.data()),
+                  values.size() * sizeof(float));
   TRIREME_REQUIRE_INPUT(numbers.count() == 0,
                         "'{}': {}: no model can be made of them. Export it again from "
                         "where it was trained",
-                        reader_.at(name).file.string(), numbers.text());
-  if (!tensor.is_transposed) return stored;
-  std::vector<float> values(stored.size());
-  transpose(stored.data(), tensor.shape[1], tensor.shape[0], values.data());
+                        stored.file.string(), numbers.text());
   return values;
 }
 
-void write_hugging_face(const io::Path& path, const Gpt2Config& config,
-                        const Gpt2Source& source, const data::TokenizerFiles& tokenizer) {
+std::vector<float> HuggingFaceModel::read(const ForeignTensor& tensor) const {
+  std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(element_count(tensor.shape)));
+  for (std::size_t part = 0; part < tensor.theirs.size(); ++part) {
+    const io::SafeTensor* found = find_part(tensor, part);
+    TRIREME_REQUIRE(found != nullptr, "'{}' is read, which is missing",
+                    tensor.theirs[part]);
+    const std::vector<float> stored = read_stored(*found);
+    const std::size_t begin = values.size();
+    if (!tensor.is_transposed) {
+      values.insert(values.end(), stored.begin(), stored.end());
+      continue;
+    }
+    const Shape shape = tensor.stored_shape();
+    values.resize(begin + stored.size());
+    transpose(stored.data(), shape[0], shape[1], values.data() + begin);
+  }
+  return values;
+}
+
+std::size_t write_hugging_face(const io::Path& path, const Dialect& dialect,
+                               const ForeignConfig& config, const WeightSource& source,
+                               const data::TokenizerFiles& tokenizer,
+                               std::uint64_t max_shard_bytes) {
   // "out/" names out.
   const io::Path directory = path.has_filename() ? path : path.parent_path();
   io::require_absent(directory);
   // These may throw, and are therefore made before anything is written.
-  const data::TokenizerFiles text_files = for_transformers(tokenizer, config);
+  const data::TokenizerFiles text_files = for_transformers(tokenizer, dialect, config);
+  const std::string config_text =
+      io::exact_json_text(dialect.config_json(config), 2) + "\n";
+  const std::vector<ForeignTensor> tensors = dialect.tensors(config);
+  StoredForm stored(source);
+  io::SafetensorsWriter writer;
+  for (const ForeignTensor& tensor : tensors) {
+    for (std::size_t part = 0; part < tensor.theirs.size(); ++part) {
+      writer.add(tensor.theirs[part], DType::float32, tensor.stored_shape(),
+                 [&stored, &tensor, part](std::span<std::byte> bytes) {
+                   stored.write(tensor, part, bytes);
+                 });
+    }
+  }
+
   io::StagedDirectory staged(directory);
   for (const auto& [name, content] : text_files) {
     io::write_file(staged.temporary() / name, content);
   }
-  io::write_file(staged.temporary() / "config.json", gpt2_config_json(config));
+  io::write_file(staged.temporary() / "config.json", config_text);
   if (config.end_of_text) {
     nlohmann::ordered_json generation;
     generation["_from_model_config"] = true;
@@ -290,25 +255,9 @@ void write_hugging_face(const io::Path& path, const Gpt2Config& config,
     io::write_file(staged.temporary() / "generation_config.json",
                    io::exact_json_text(generation, 2) + "\n");
   }
-
-  io::SafetensorsWriter writer;
-  for (const Gpt2Tensor& tensor : gpt2_tensors(config)) {
-    writer.add(tensor.their_name, DType::float32, stored_shape(tensor),
-               [&source, tensor](std::span<std::byte> bytes) {
-                 std::vector<float> values(bytes.size() / sizeof(float));
-                 source(tensor, values);
-                 if (tensor.is_transposed) {
-                   std::vector<float> theirs(values.size());
-                   transpose(values.data(), tensor.shape[0], tensor.shape[1],
-                             theirs.data());
-                   values.swap(theirs);
-                 }
-                 if (!bytes.empty())
-                   std::memcpy(bytes.data(), values.data(), bytes.size());
-               });
-  }
-  writer.write(staged.temporary() / "model.safetensors");
+  const std::size_t files = writer.write_model(staged.temporary(), max_shard_bytes);
   staged.commit();
+  return files;
 }
 
 }  // namespace trireme::ckpt

@@ -8,9 +8,9 @@
 //   target  pad <0> for inviting <1> last
 //
 // As in T5's own code the counts of hidden tokens and of spans follow from the text's
-// length (config/span_lengths.hpp). Each way to cut the hidden tokens into so many spans is as
-// likely as another, and each way to cut the others into as many; they take turns, and
-// the first is kept, so that the last token of a text is always hidden.
+// length (config/span_lengths.hpp). Each way to cut the hidden tokens into so many spans
+// is as likely as another, and each way to cut the others into as many; they take turns,
+// and the first is kept, so that the last token of a text is always hidden.
 #ifndef TRIREME_DATA_SPAN_MAKER_HPP_
 #define TRIREME_DATA_SPAN_MAKER_HPP_
 

@@ -13,6 +13,7 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -164,12 +165,28 @@ std::string JsonError::in_file(std::string_view file, std::int64_t first_line) c
 }
 
 template <class Json>
-Json parse_json(std::string_view text) {
+Json parse_json(std::string_view text, Keys keys) {
   check_levels(text);
   const char* reached = text.data();
+  std::vector<std::set<std::string>> open;  // keys of the objects around
+  const typename Json::parser_callback_t refuse_second =
+      [&](int, typename Json::parse_event_t event, Json& parsed) {
+        if (event == Json::parse_event_t::object_start) {
+          open.emplace_back();
+        } else if (event == Json::parse_event_t::object_end) {
+          open.pop_back();
+        } else if (event == Json::parse_event_t::key &&
+                   !open.back().insert(parsed.template get<std::string>()).second) {
+          throw error_at(
+              text, static_cast<std::size_t>(reached - text.data()) - 1,
+              fmt::format("a second key {} in one object", json_excerpt(parsed)));
+        }
+        return true;
+      };
   try {
     return Json::parse(Tracking{text.data(), &reached},
-                       Tracking{text.data() + text.size(), &reached});
+                       Tracking{text.data() + text.size(), &reached},
+                       keys == Keys::once ? refuse_second : nullptr);
   } catch (const typename Json::exception& error) {
     // The last character that was read is the one that is too many.
     const auto read = static_cast<std::size_t>(reached - text.data());
@@ -178,9 +195,9 @@ Json parse_json(std::string_view text) {
 }
 
 template <class Json>
-Json parse_json_file(std::string_view text, std::string_view file) {
+Json parse_json_file(std::string_view text, std::string_view file, Keys keys) {
   try {
-    return parse_json<Json>(text);
+    return parse_json<Json>(text, keys);
   } catch (const JsonError& error) {
     throw InputError(error.in_file(file));
   }
@@ -271,13 +288,13 @@ std::string json_excerpt(const Json& json, std::size_t bytes) {
   template std::vector<std::int64_t> json_value(const Json&, const char*); \
   template std::vector<std::string> json_value(const Json&, const char*);  \
   template const Json& json_list(const Json&, const char*);
-#define TRIREME_INSTANTIATE(Json)                                          \
-  template Json parse_json<Json>(std::string_view);                        \
-  template Json parse_json_file<Json>(std::string_view, std::string_view); \
-  template Json parse_json_or_null<Json>(std::string_view);                \
-  template std::string json_text(const Json&, int);                        \
-  template std::string exact_json_text(const Json&, int);                  \
-  template std::string json_excerpt(const Json&, std::size_t);             \
+#define TRIREME_INSTANTIATE(Json)                                                \
+  template Json parse_json<Json>(std::string_view, Keys);                        \
+  template Json parse_json_file<Json>(std::string_view, std::string_view, Keys); \
+  template Json parse_json_or_null<Json>(std::string_view);                      \
+  template std::string json_text(const Json&, int);                              \
+  template std::string exact_json_text(const Json&, int);                        \
+  template std::string json_excerpt(const Json&, std::size_t);                   \
   TRIREME_INSTANTIATE_VALUE(Json)
 TRIREME_INSTANTIATE(nlohmann::json)
 TRIREME_INSTANTIATE(nlohmann::ordered_json)

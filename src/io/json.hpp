@@ -37,12 +37,16 @@ class JsonError : public InputError {
   std::string problem_;
 };
 
+// Whether an object may name a key twice: the last one holds, as with most readers; or
+// that is an error, where a format forbids it.
+enum class Keys { any, once };
+
 // JsonError where it is not JSON, holds a number beyond all (1e999), or is too deep.
 template <class Json>
-Json parse_json(std::string_view text);
+Json parse_json(std::string_view text, Keys keys = Keys::any);
 // Parses a file's content: InputError as JsonError::in_file() words it.
 template <class Json>
-Json parse_json_file(std::string_view text, std::string_view file);
+Json parse_json_file(std::string_view text, std::string_view file, Keys keys = Keys::any);
 // Null where parse_json() throws: for what may be damaged without harm.
 template <class Json>
 Json parse_json_or_null(std::string_view text);

@@ -6,11 +6,14 @@
 // byte 8 + n + 8 of the file, n being the length of the header.
 #include "io/safetensors.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "base/checked.hpp"
@@ -19,6 +22,7 @@
 #include "base/words.hpp"
 #include "io/atomic_file.hpp"
 #include "io/element_types.hpp"
+#include "io/files.hpp"
 #include "io/json.hpp"
 
 namespace trireme::io {
@@ -29,6 +33,7 @@ using Json = nlohmann::json;
 
 // The reference implementation's limit; a larger one is a damaged length.
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr const char* kSingleName = "model.safetensors";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr index_t kMaxElementBits = 64;
 
@@ -111,12 +116,49 @@ SafeTensor parse_entry(const std::string& name, const Json& entry, const MappedF
 
 Json parse_header(std::string_view text, const Path& path) {
   try {
-    return parse_json<Json>(text);
+    return parse_json<Json>(text, Keys::once);
   } catch (const JsonError& error) {
     throw InputError(
         fmt::format("'{}' is not a safetensors file, or damaged: its header: {}",
                     path.string(), error.what()));
   }
+}
+
+// Tensor to file, as an index says.
+std::map<std::string, std::string> weight_map_of(const Json& json, const Path& index) {
+  TRIREME_REQUIRE_INPUT(
+      json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(),
+      "'{}' is not a safetensors index: it has no \"weight_map\"", index.string());
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : json["weight_map"].items()) {
+    TRIREME_REQUIRE_INPUT(file.is_string(), "'{}': tensor '{}' names no file",
+                          index.string(), tensor);
+    const auto name = file.get<std::string>();
+    // An index says nothing of other directories: neither ".." nor "/etc/passwd".
+    TRIREME_REQUIRE_INPUT(
+        !name.empty() && name != "." && name != ".." && Path(name).filename() == name,
+        "'{}': tensor '{}' is in '{}', which is not a file name in the same directory",
+        index.string(), tensor, name);
+    files[tensor] = name;
+  }
+  return files;
+}
+
+void require_files(const std::set<Path>& paths, const Path& index) {
+  std::vector<std::string> missing;
+  for (const Path& path : paths) {
+    std::error_code unknown;  // whoever opens it says why
+    if (!std::filesystem::exists(path, unknown) && !unknown) {
+      missing.push_back(fmt::format("'{}'", path.filename().string()));
+    }
+  }
+  TRIREME_REQUIRE_INPUT(
+      missing.empty(),
+      "'{}' names {} of which {} not exist there: {}. Download or copy "
+      "the whole model",
+      index.string(), format_plural(std::ssize(paths), "file"),
+      missing.size() == 1 ? "one does" : fmt::format("{} do", missing.size()),
+      fmt::join(missing, ", "));
 }
 
 template <class T>
@@ -133,7 +175,7 @@ SafetensorsReader::SafetensorsReader(const Path& path) {
     path.extension() == ".json" ? read_index(path) : read_one(path);
     return;
   }
-  const Path single = path / "model.safetensors";
+  const Path single = path / kSingleName;
   const Path index = path / kIndexName;
   // Where both forms are there the single file wins, as it does in transformers.
   if (std::filesystem::exists(single)) {
@@ -169,38 +211,55 @@ void SafetensorsReader::read_one(const Path& path) {
                         path.string());
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
-    const bool is_new =
-        tensors_.emplace(name, parse_entry(name, entry, file, 8 + header_bytes)).second;
-    TRIREME_REQUIRE_INPUT(is_new, "'{}': tensor '{}' is in another file of the model too",
-                          path.string(), name);
+    const auto [place, is_new] =
+        tensors_.emplace(name, parse_entry(name, entry, file, 8 + header_bytes));
+    TRIREME_REQUIRE_INPUT(
+        is_new,
+        "'{}': tensor '{}' is in '{}' too. Take the index and its files "
+        "as one program wrote them",
+        path.string(), name, place->second.file.filename().string());
   }
   files_.push_back(std::move(file));
 }
 
 void SafetensorsReader::read_index(const Path& index) {
-  const Json json =
-      parse_json_file<Json>(read_file(index, "safetensors index"), index.string());
-  TRIREME_REQUIRE_INPUT(
-      json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(),
-      "'{}' is not a safetensors index: it has no \"weight_map\"", index.string());
-  std::set<std::string> names;
-  for (const auto& [tensor, file] : json["weight_map"].items()) {
-    TRIREME_REQUIRE_INPUT(file.is_string(), "'{}': tensor '{}' names no file",
-                          index.string(), tensor);
-    const auto name = file.get<std::string>();
-    TRIREME_REQUIRE_INPUT(!name.empty() && Path(name).filename() == name,
-                          "'{}': '{}' is not a file name in the same directory",
-                          index.string(), name);
-    names.insert(name);
+  const Json json = parse_json_file<Json>(read_file(index, "safetensors index"),
+                                          index.string(), Keys::once);
+  const std::map<std::string, std::string> files = weight_map_of(json, index);
+  std::set<Path> paths;
+  for (const auto& [tensor, file] : files) paths.insert(index.parent_path() / file);
+  require_files(paths, index);
+  for (const Path& path : paths) read_one(path);
+  check_placement(files, index);
+
+  std::uint64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors_) bytes += tensor.bytes;
+  const Json::json_pointer total("/metadata/total_size");
+  // Programs count differently what several tensors share, so that this is no error.
+  if (json.contains(total) && json[total] != bytes) {
+    warnings_.push_back(fmt::format("'{}': total_size is {}, and the tensors take {}",
+                                    index.string(), json_excerpt(json[total]), bytes));
   }
-  for (const std::string& name : names) read_one(index.parent_path() / name);
-  for (const auto& [tensor, file] : json["weight_map"].items()) {
+}
+
+void SafetensorsReader::check_placement(const std::map<std::string, std::string>& files,
+                                        const Path& index) const {
+  std::vector<std::string> wrong;
+  for (const auto& [tensor, file] : files) {
     const auto it = tensors_.find(tensor);
-    TRIREME_REQUIRE_INPUT(
-        it != tensors_.end() && it->second.file.filename() == file.get<std::string>(),
-        "'{}' places tensor '{}' in '{}', which does not hold it", index.string(), tensor,
-        file.get<std::string>());
+    if (it == tensors_.end() || it->second.file.filename() != file) {
+      wrong.push_back(fmt::format("tensor '{}' in '{}'", tensor, file));
+    }
   }
+  TRIREME_REQUIRE_INPUT(
+      wrong.empty(),
+      "'{}' places {}, which does not hold it{}. Take the index and its "
+      "files as one program wrote them",
+      index.string(), wrong.front(),
+      wrong.size() == 1
+          ? ""
+          : fmt::format(" (and so with {})",
+                        format_plural(std::ssize(wrong) - 1, "other tensor")));
 }
 
 const SafeTensor& SafetensorsReader::at(const std::string& name) const {
@@ -245,11 +304,62 @@ void SafetensorsWriter::add(std::string name, DType dtype, Shape shape, Source s
   entries_.push_back({std::move(name), dtype, std::move(shape), std::move(source)});
 }
 
+std::uint64_t SafetensorsWriter::Entry::bytes() const {
+  return static_cast<std::uint64_t>(element_count(shape)) * size_of(dtype);
+}
+
+SafetensorsWriter::Entries SafetensorsWriter::all() const {
+  Entries all;
+  for (const Entry& entry : entries_) all.push_back(&entry);
+  return all;
+}
+
 void SafetensorsWriter::write(const Path& path) const {
+  write_entries(path, all());
+}
+
+std::vector<SafetensorsWriter::Entries> SafetensorsWriter::divided(
+    std::uint64_t most_bytes) const {
+  std::vector<Entries> files(1);
+  std::uint64_t taken = 0;  // of the last file
+  for (const Entry* entry : all()) {
+    const std::uint64_t bytes = entry->bytes();
+    if (!files.back().empty() && (taken > most_bytes || bytes > most_bytes - taken)) {
+      files.emplace_back();
+      taken = 0;
+    }
+    files.back().push_back(entry);
+    taken += bytes;
+  }
+  return files;
+}
+
+std::size_t SafetensorsWriter::write_model(const Path& directory,
+                                           std::uint64_t most_bytes) const {
+  const std::vector<Entries> files = divided(most_bytes);
+  if (files.size() == 1) {
+    write_entries(directory / kSingleName, files.front());
+    return 1;
+  }
+  Json index;
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string name =
+        fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size());
+    write_entries(directory / name, files[i]);
+    for (const Entry* entry : files[i]) {
+      index["weight_map"][entry->name] = name;
+      total += entry->bytes();
+    }
+  }
+  index["metadata"]["total_size"] = total;
+  write_file(directory / kIndexName, exact_json_text(index, 2) + "\n");
+  return files.size();
+}
+
+void SafetensorsWriter::write_entries(const Path& path, Entries order) {
   // The widest elements first, as the reference implementation does: everything is
   // aligned.
-  std::vector<const Entry*> order;
-  for (const Entry& entry : entries_) order.push_back(&entry);
   std::ranges::stable_sort(order, std::greater(),
                            [](const Entry* entry) { return size_of(entry->dtype); });
   nlohmann::ordered_json header;
@@ -257,8 +367,7 @@ void SafetensorsWriter::write(const Path& path) const {
   std::uint64_t end = 0;
   std::uint64_t largest = 0;
   for (const Entry* entry : order) {
-    const std::uint64_t bytes =
-        static_cast<std::uint64_t>(element_count(entry->shape)) * size_of(entry->dtype);
+    const std::uint64_t bytes = entry->bytes();
     header[entry->name] = {{"dtype", format_name(entry->dtype)},
                            {"shape", entry->shape},
                            {"data_offsets", {end, end + bytes}}};
@@ -273,8 +382,7 @@ void SafetensorsWriter::write(const Path& path) const {
   file.write(text);
   std::vector<std::byte> buffer(largest);
   for (const Entry* entry : order) {
-    const auto bytes =
-        static_cast<std::size_t>(element_count(entry->shape)) * size_of(entry->dtype);
+    const std::size_t bytes = entry->bytes();
     entry->source(std::span(buffer.data(), bytes));
     file.write(buffer.data(), bytes);
   }

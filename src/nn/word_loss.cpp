@@ -73,12 +73,12 @@ void WordLoss<T>::forward(const Context& context, View2<const T> x,
   const bool takes_gradients = context.takes_gradients();
   const index_t rows = context.rows();
   const index_t hidden = word_weight_.local_shape()[1];
-  TRIREME_REQUIRE(static_cast<index_t>(x.extent(0)) == context.local_rows() &&
-                      static_cast<index_t>(x.extent(1)) == hidden,
-                  "the loss of words: x is {} x {}, and not of the {} rows here and {} "
-                  "columns of '{}'",
-                  x.extent(0), x.extent(1), context.local_rows(), hidden,
-                  word_weight_.name());
+  TRIREME_REQUIRE(
+      static_cast<index_t>(x.extent(0)) == context.local_rows() &&
+          static_cast<index_t>(x.extent(1)) == hidden,
+      "the loss of words: x is {} x {}, and not {} x {}, as the rows here and "
+      "'{}' are",
+      x.extent(0), x.extent(1), context.local_rows(), hidden, word_weight_.name());
   saved = {};
   if (takes_gradients) {
     saved.d_x = context.saved->matrix<T>(Category::norm, context.local_rows(), hidden);

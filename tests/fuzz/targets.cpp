@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "base/error.hpp"
+#include "ckpt/dialect.hpp"
 #include "ckpt/manifest.hpp"
 #include "comm/self_communicator.hpp"
 #include "config/load.hpp"
@@ -186,6 +189,40 @@ void read_safetensors(const std::string& input) {
   }
 }
 
+// The input is the index of a model of two files, x in "a" and y in "b".
+void read_safetensors_index(const std::string& input) {
+  for (const auto& [file, tensor] : {std::pair("a", "x"), std::pair("b", "y")}) {
+    if (fs::exists(scratch(file))) continue;
+    io::SafetensorsWriter writer;
+    writer.add(tensor, DType::float32, {2}, [](std::span<std::byte> bytes) {
+      std::ranges::fill(bytes, std::byte{1});
+    });
+    writer.write(scratch(file));
+  }
+  const fs::path path = scratch("model.safetensors.index.json");
+  spill(path, input);
+  const io::SafetensorsReader reader(path);
+  for (const auto& [name, tensor] : reader.tensors()) {
+    if (tensor.dtype == DType::float32) reader.read_float(name);
+    expect(tensor.file.parent_path() == scratch_directory(), "a file from elsewhere");
+  }
+}
+
+// The input is a config.json.
+void read_model_config(const std::string& input) {
+  Log log(false);
+  const auto read = [&](const std::string& text) {
+    const auto json = io::parse_json_file<nlohmann::json>(text, "config.json");
+    const ckpt::Dialect& dialect =
+        ckpt::dialect_of_config(json, "config.json", ckpt::known_dialects());
+    const ckpt::ForeignConfig config = dialect.read_config(json, "config.json", log);
+    expect(dialect.inexpressible(config).empty(), "a model that could not be written");
+    return io::exact_json_text(dialect.config_json(config));
+  };
+  const std::string once = read(input);
+  expect(read(once) == once, "what was written is read as something else");
+}
+
 // The input is the index; the ids are 4096 bytes of zeros.
 void read_megatron(const std::string& input) {
   spill(scratch("data.idx"), input);
@@ -262,6 +299,16 @@ const std::vector<Target>& targets() {
        {"fuzz/seeds/safetensors"},
        {"\"F32\"", "\"BF16\"", "\"shape\"", "\"data_offsets\"", "\"__metadata__\"",
         "[0,16]", "[4]"}},
+      {"safetensors_index",
+       read_safetensors_index,
+       {"fuzz/seeds/safetensors_index"},
+       {"\"weight_map\"", "\"metadata\"", "\"total_size\"", "\"a\"", "\"b\"", "\"x\"",
+        "\"y\"", "\"..\"", "/", "\\u0000", "16"}},
+      {"model_config",
+       read_model_config,
+       {"parity/fixtures/gpt2_odd/config.json"},
+       {"\"n_head\"", "\"n_inner\"", "\"gpt2\"", "null", "[50256]", "1e-05", "-1", "0",
+        "9223372036854775808", "true"}},
       {"megatron", read_megatron, {"fuzz/seeds/megatron"}, {"MMIDIDX"}},
       {"corpus", read_corpus, {"fuzz/seeds/corpus"}, {}},
       {"manifest",

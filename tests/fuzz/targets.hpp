@@ -28,6 +28,8 @@ void read_deck(const std::string& input);
 void read_tokenizer(const std::string& input);
 void read_word_list(const std::string& input);
 void read_safetensors(const std::string& input);
+void read_safetensors_index(const std::string& input);
+void read_model_config(const std::string& input);
 void read_megatron(const std::string& input);
 void read_corpus(const std::string& input);
 void read_manifest(const std::string& input);

@@ -105,7 +105,7 @@ class HuggingFaceTest : public ::testing::Test {
     Log log(false);
     const HuggingFaceModel expected(fixture("gpt2_odd"), log);
     ASSERT_EQ(model.tensors().size(), expected.tensors().size());
-    for (const Gpt2Tensor& tensor : expected.tensors()) {
+    for (const ForeignTensor& tensor : expected.tensors()) {
       EXPECT_EQ(model.read(tensor), expected.read(tensor)) << tensor.name;
     }
   }
@@ -133,7 +133,7 @@ TEST_F(HuggingFaceTest, ConfigIsReadInTheDecksTerms) {
 TEST_F(HuggingFaceTest, MatricesAreTransposedAndNothingElse) {
   const HuggingFaceModel model(write(), log_);
   const auto read = [&](const std::string& name) {
-    for (const Gpt2Tensor& tensor : model.tensors()) {
+    for (const ForeignTensor& tensor : model.tensors()) {
       if (tensor.name == name) return model.read(tensor);
     }
     throw Error("no " + name);
@@ -155,8 +155,8 @@ TEST_F(HuggingFaceTest, RoundTripIsExact) {
   for (const char* name : {"gpt2_tiny", "gpt2_odd"}) {
     const HuggingFaceModel model(fixture(name), log_);
     const io::Path out = root_ / name / "exported/";  // parents made, slash no matter
-    write_hugging_face(out, model.config(),
-                       [&](const Gpt2Tensor& tensor, std::span<float> values) {
+    write_hugging_face(out, model.dialect(), model.config(),
+                       [&](const ForeignTensor& tensor, std::span<float> values) {
                          const std::vector<float> read = model.read(tensor);
                          ASSERT_EQ(read.size(), values.size());
                          std::copy(read.begin(), read.end(), values.begin());
@@ -206,8 +206,10 @@ TEST_F(HuggingFaceTest, UntiedHeadIsRefused) {
   head.name = "lm_head.weight";
   head.values[5] += 1e-6f;
   stored_.push_back(head);
-  EXPECT_THAT(error_of(write()),
-              AllOf(HasSubstr("lm_head.weight (97, 30)"), HasSubstr("ties them")));
+  EXPECT_THAT(
+      error_of(write()),
+      AllOf(HasSubstr("not equal, while Trireme ties them and has one for both (1):"),
+            HasSubstr("lm_head.weight (97, 30) and transformer.wte.weight (97, 30)")));
 }
 
 TEST_F(HuggingFaceTest, AllWrongTensorsAreNamedAtOnce) {
@@ -325,7 +327,7 @@ TEST_F(HuggingFaceTest, EndOfTextOutsideTheVocabularyIsAWarning) {
   EXPECT_THAT(log_.warnings()[0],
               AllOf(HasSubstr("eos_token_id 50256"), HasSubstr("(0 to 96)")));
   // Said as null, so that transformers does not take 50256 for it again.
-  EXPECT_TRUE(Json::parse(gpt2_config_json(model.config()))["eos_token_id"].is_null());
+  EXPECT_TRUE(model.dialect().config_json(model.config())["eos_token_id"].is_null());
 }
 
 TEST_F(HuggingFaceTest, OddButHarmlessValuesAreWarnings) {
@@ -362,10 +364,11 @@ TEST_F(HuggingFaceTest, TokenizerFilesTravelAlong) {
   const HuggingFaceModel model(directory, log_);
   EXPECT_EQ(model.tokenizer_files().size(), 2u);
   EXPECT_TRUE(log_.warnings().empty());
-  const auto zeros = [](const Gpt2Tensor&, std::span<float> values) {
+  const auto zeros = [](const ForeignTensor&, std::span<float> values) {
     std::fill(values.begin(), values.end(), 0.0f);
   };
-  write_hugging_face(root_ / "out", model.config(), zeros, model.tokenizer_files());
+  write_hugging_face(root_ / "out", model.dialect(), model.config(), zeros,
+                     model.tokenizer_files());
   EXPECT_EQ(HuggingFaceModel(root_ / "out", log_).tokenizer_files(),
             model.tokenizer_files());
   EXPECT_EQ(Json::parse(io::read_file(root_ / "out/tokenizer_config.json"))["eos_token"],
@@ -374,7 +377,8 @@ TEST_F(HuggingFaceTest, TokenizerFilesTravelAlong) {
   const data::TokenizerFiles originals = {
       {"encoder.json", model.tokenizer_files().at("vocab.json")},
       {"vocab.bpe", model.tokenizer_files().at("merges.txt")}};
-  write_hugging_face(root_ / "renamed", model.config(), zeros, originals);
+  write_hugging_face(root_ / "renamed", model.dialect(), model.config(), zeros,
+                     originals);
   EXPECT_EQ(HuggingFaceModel(root_ / "renamed", log_).tokenizer_files(),
             model.tokenizer_files());
 }
@@ -395,17 +399,21 @@ TEST_F(HuggingFaceTest, ATokenizerThatDoesNotFitIsAWarning) {
 
 TEST_F(HuggingFaceTest, NothingIsOverwrittenAndNothingLeftHalfDone) {
   const HuggingFaceModel model(fixture("gpt2_odd"), log_);
-  const auto failing = [](const Gpt2Tensor& tensor, std::span<float> values) {
+  const auto failing = [](const ForeignTensor& tensor, std::span<float> values) {
     if (tensor.name == "layers/1/mlp/fc2/weight") throw Error("the disk is gone");
     std::fill(values.begin(), values.end(), 0.0f);
   };
-  EXPECT_THROW(write_hugging_face(root_ / "new", model.config(), failing, {}), Error);
+  EXPECT_THROW(
+      write_hugging_face(root_ / "new", model.dialect(), model.config(), failing, {}),
+      Error);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root_), {}), 0);
   io::create_directories(root_ / "old");
-  EXPECT_THROW(write_hugging_face(root_ / "old", model.config(), failing, {}),
-               InputError);
+  EXPECT_THROW(
+      write_hugging_face(root_ / "old", model.dialect(), model.config(), failing, {}),
+      InputError);
   std::filesystem::create_symlink(root_ / "gone", root_ / "dangling");
-  EXPECT_THROW(write_hugging_face(root_ / "dangling", model.config(), failing, {}),
+  EXPECT_THROW(write_hugging_face(root_ / "dangling", model.dialect(), model.config(),
+                                  failing, {}),
                InputError);
 }
 

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <thread>
 
+#include "unit/ckpt/in_child.hpp"
 #include "unit/ckpt/sample.hpp"
 #include "unit/io/scratch.hpp"
 
@@ -17,25 +18,6 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kNoForks = "a process that has CUDA cannot fork";
-
-// Runs `action` in a child; returns its wait status.
-template <class F>
-int in_child(F&& action) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    try {
-      action();
-    } catch (...) {
-      ::_exit(3);
-    }
-    ::_exit(0);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return status;
-}
 
 void expect_all_whole(const fs::path& directory, const std::string& when) {
   for (const ckpt::Listed& listed : ckpt::list_checkpoints(directory)) {
@@ -46,7 +28,7 @@ void expect_all_whole(const fs::path& directory, const std::string& when) {
 }
 
 TEST(Kill, AtEveryPhase) {
-  if constexpr (!kHostExecution) GTEST_SKIP() << kNoForks;
+  if constexpr (!kHostExecution) GTEST_SKIP() << test::kNoForks;
   for (const FaultPhase& struck : ckpt::save_phases()) {
     const std::string& deadly = struck.name;
     const test::Scratch scratch;
@@ -54,7 +36,7 @@ TEST(Kill, AtEveryPhase) {
     options.retention.keep = 2;
     for (const std::int64_t step : {1, 2})
       test::save_as(2, scratch.path(), step, options);
-    const int status = in_child([&] {
+    const int status = test::in_child([&] {
       options.hook = [&](std::string_view phase) {
         if (phase == deadly) ::_exit(77);
         return Fault::none;
@@ -87,7 +69,7 @@ TEST(Kill, AtEveryPhase) {
 
 // SIGKILL at times nobody chose, over and over, in one directory.
 TEST(Kill, AtRandomTimes) {
-  if constexpr (!kHostExecution) GTEST_SKIP() << kNoForks;
+  if constexpr (!kHostExecution) GTEST_SKIP() << test::kNoForks;
   const test::Scratch scratch;
   std::int64_t acknowledged = 0;
   unsigned random = 12345;

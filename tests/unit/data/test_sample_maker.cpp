@@ -1,0 +1,205 @@
+// Makers of samples: the same sample whatever was made before, from any thread, and in
+// memory that does not grow with the corpus.
+#include "data/sample_maker.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/batch_loader.hpp"
+#include "unit/data/fixtures.hpp"
+#include "unit/data/huge_corpus.hpp"
+
+namespace trireme::data {
+namespace {
+
+constexpr index_t kSequence = 64, kTarget = 24;
+
+// A kind of samples and the batches of them.
+struct Kind {
+  SampleRules rules;
+  BatchSpec spec;
+};
+
+Kind next_token_kind() {
+  return {sample_rules(NextTokenRules{kSequence, true}, 7),
+          {.streams = {{"text", kSequence}},
+           .fields = {{.name = "tokens"},
+                      {.name = "positions", .holds = Holds::places},
+                      {.name = "labels"},
+                      {.name = "loss_mask", .holds = Holds::weights}}}};
+}
+
+Kind span_kind(bool pack) {
+  return {
+      sample_rules(SpanRules{.source = kSequence,
+                             .target = kTarget,
+                             .pack = pack,
+                             .first_sentinel = 1999,
+                             .sentinels = 100},
+                   7),
+      {.streams = {{"source", kSequence}, {"target", kTarget}},
+       .fields = {{.name = "source"},
+                  {.name = "source_lengths", .per = Per::sample, .holds = Holds::lengths},
+                  {.name = "target", .stream = 1},
+                  {.name = "target_lengths",
+                   .per = Per::sample,
+                   .stream = 1,
+                   .holds = Holds::lengths},
+                  {.name = "labels", .stream = 1},
+                  {.name = "loss_mask", .stream = 1, .holds = Holds::weights}}}};
+}
+
+std::vector<Kind> kinds() {
+  return {next_token_kind(), span_kind(true), span_kind(false)};
+}
+
+// All bytes of the samples [first, first + batch.columns()).
+std::string bytes_of(const BatchSpec& spec, const Batch& batch) {
+  std::string bytes;
+  const HostBatch view = batch.view();
+  for (std::size_t field = 0; field < spec.fields.size(); ++field) {
+    bytes.append(
+        static_cast<const char*>(view.fields[field]),
+        static_cast<std::size_t>(spec.elements(spec.fields[field], batch.columns()) * 4));
+  }
+  return bytes;
+}
+
+class SampleMakerData : public ::testing::Test {
+ protected:
+  SampleMakerData() {
+    std::vector<std::string> texts;
+    const std::string sample = io::read_file(test::fixture("sample.txt"));
+    for (std::size_t i = 0; i < 60; ++i) {
+      texts.push_back(sample.substr(i * 100, 20 + i * 7));
+    }
+    test::make_corpus(scratch_, "a.h5", texts, test::trained_tokenizer());
+    std::ranges::reverse(texts);
+    test::make_corpus(scratch_, "b.h5", texts, test::trained_tokenizer());
+    for (const char* name : {"a.h5", "b.h5"}) {
+      corpora_.push_back(std::make_shared<const Corpus>(scratch_ / name));
+    }
+  }
+  Dataset dataset(const Kind& kind) const {
+    return {{{corpora_[0], {3, corpora_[0]->token_count()}, 3.0},
+             {corpora_[1], {0, corpora_[1]->token_count()}, 1.0}},
+            kind.rules,
+            Order::shuffled,
+            "train"};
+  }
+  test::Scratch scratch_;
+  std::vector<std::shared_ptr<const Corpus>> corpora_;
+};
+
+// Over several epochs, sample by sample: one maker in order, one backwards, and one for
+// each of four threads that take turns.
+TEST_F(SampleMakerData, MakesTheSameInAnyOrder) {
+  constexpr index_t kSamples = 700;
+  for (const Kind& kind : kinds()) {
+    const Dataset data = dataset(kind);
+    ASSERT_GT(kSamples, 3 * data.windows());
+    const auto make = [&](Batch& batch, SampleMaker& maker, index_t position) {
+      batch.fill(maker, position, 1);
+      return bytes_of(kind.spec, batch);
+    };
+    const auto maker = make_sample_maker(data);
+    Batch batch(kind.spec, 1);
+    std::vector<std::string> samples;
+    for (index_t p = 0; p < kSamples; ++p) samples.push_back(make(batch, *maker, p));
+    for (index_t p = kSamples - 1; p >= 0; --p) {
+      ASSERT_EQ(make(batch, *maker, p), samples[static_cast<std::size_t>(p)]) << p;
+    }
+    std::vector<std::string> by_threads(kSamples);
+    std::vector<std::thread> threads;
+    for (index_t thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&, thread] {
+        const auto own = make_sample_maker(data);
+        Batch own_batch(kind.spec, 1);
+        for (index_t p = thread; p < kSamples; p += 4) {
+          by_threads[static_cast<std::size_t>(p)] = make(own_batch, *own, p);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(by_threads, samples);
+  }
+}
+
+// The samples of a step, dealt to 1, 2 and 4 loaders.
+TEST_F(SampleMakerData, DoesNotDependOnTheNumberOfLoaders) {
+  constexpr index_t kSteps = 5, kStep = 24, kMicro = 3;
+  for (const Kind& kind : kinds()) {
+    const Dataset data = dataset(kind);
+    const auto maker = make_sample_maker(data);
+    Batch expected(kind.spec, kMicro);
+    for (const index_t loaders : {1, 2, 4}) {
+      const index_t per_step = kStep / loaders / kMicro;
+      for (index_t rank = 0; rank < loaders; ++rank) {
+        const auto plan = [=](index_t n) {
+          return ColumnRange{
+              n / per_step * kStep + rank * (kStep / loaders) + n % per_step * kMicro,
+              kMicro};
+        };
+        BatchLoader::Options options{
+            .spec = kind.spec, .fields = {}, .max_columns = kMicro};
+        for (std::size_t field = 0; field < kind.spec.fields.size(); ++field) {
+          options.fields.push_back(field);
+        }
+        options.summed = {kind.spec.field("loss_mask")};
+        options.most_summed = per_step;
+        BatchLoader loader(data, plan, options);
+        for (index_t n = 0; n < kSteps * per_step; ++n) {
+          const double ahead = loader.sum_ahead(1, "loss_mask");
+          const Batch& batch = loader.next();
+          expected.fill(*maker, plan(n).first_sample, kMicro);
+          ASSERT_EQ(bytes_of(kind.spec, batch), bytes_of(kind.spec, expected)) << n;
+          ASSERT_EQ(batch.sum("loss_mask"), ahead);
+        }
+      }
+    }
+  }
+}
+
+// What this process has in memory and in no file.
+double resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    double kilobytes = 0.0;
+    if (word == "RssAnon:" && status >> kilobytes) return kilobytes * 1024.0;
+  }
+  return 0.0;
+}
+
+// Of 10^12 tokens in a blend with a small corpus.
+TEST_F(SampleMakerData, HoldsNothingOfTheCorpusSize) {
+  const auto huge = test::huge_corpus(scratch_);
+  if (huge == nullptr) GTEST_SKIP() << "no file of 2 TB here";
+  ASSERT_EQ(huge->token_count(), test::kHugeTokens);
+  for (const Kind& kind : kinds()) {
+    const Dataset data(
+        {{huge, {0, huge->token_count()}, 1000.0}, {huge, {1000, 20000}, 1.0}},
+        kind.rules, Order::shuffled, "train");
+    EXPECT_GT(data.windows(), test::kHugeTokens / 80);
+    const auto maker = make_sample_maker(data);
+    Batch batch(kind.spec, 1);
+    batch.fill(*maker, 0, 1);
+    const double before = resident_bytes();
+    index_t farthest = 0;
+    for (index_t n = 0; n < 20000; ++n) {
+      const index_t position = n * 9'876'543'211;  // through epochs of either
+      farthest = std::max(farthest, data.place(position).tokens.end);
+      batch.fill(*maker, position, 1);
+    }
+    EXPECT_LT(resident_bytes() - before, 1e6);
+    EXPECT_GT(farthest, test::kHugeTokens - test::kHugeTokens / 1000);
+    EXPECT_GT(data.epochs(20000 * 9'876'543'211)[1], 1e6);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::data

@@ -80,6 +80,21 @@ TEST(Json, ValuesAreNotNestedTooDeep) {
   EXPECT_EQ(parse_json<json>(flat + "]").size(), 1001u);
 }
 
+TEST(Json, KeysThatMayStandOnce) {
+  const auto parse = [](const char* text) {
+    return message_of<io::JsonError>(
+        [&] { io::parse_json<nlohmann::json>(text, io::Keys::once); });
+  };
+  EXPECT_EQ(parse(R"({"a": {"a": 1, "b": [{"a": 1}, {"a": 2}]}, "b": {}})"),
+            "(nothing thrown)");
+  EXPECT_EQ(parse("{\"a\": 1,\n\"b\": {\"c\": 1, \"c\": 2}}"),
+            "line 2, column 17: a second key \"c\" in one object");
+  EXPECT_EQ(parse(R"({"b": {"a": 1}, "a": 1, "\u0061": 2})"),
+            "line 1, column 32: a second key \"a\" in one object");
+  // Else the last one holds.
+  EXPECT_EQ(io::parse_json<nlohmann::json>(R"({"a": 1, "a": 2})")["a"], 2);
+}
+
 TEST(Json, TypedValues) {
   const auto object = parse_json<ordered_json>(
       R"({"i": -7, "u": 18446744073709551615, "d": 1.5, "t": true, "s": "x",

@@ -110,23 +110,106 @@ TEST(Safetensors, ShardedModel) {
   EXPECT_EQ(reader.read_float("x"), values);
   EXPECT_THAT(reader.read_float("y"), ElementsAre(1.0f));
   EXPECT_TRUE(io::SafetensorsReader(scratch / "model.safetensors.index.json").has("y"));
+}
 
-  const auto reread = [&] { io::SafetensorsReader again(scratch.path()); };
-  test::spill(scratch / "model.safetensors.index.json",
-              R"({"weight_map": {"z": "model-00001-of-00002.safetensors"}})");
+// A model of two files, x in a and y in b, with whatever index.
+class SafetensorsIndex : public ::testing::Test {
+ protected:
+  SafetensorsIndex() {
+    write("a", "x");
+    write("b", "y");
+  }
+  void write(const char* file, const char* tensor) {
+    io::SafetensorsWriter writer;
+    writer.add(tensor, DType::float32, {2}, test::from_memory(values_.data()));
+    writer.write(scratch_ / file);
+  }
+  std::string error_of_index(const std::string& index) {
+    test::spill(scratch_ / "model.safetensors.index.json", index);
+    return message_of<InputError>([&] { io::SafetensorsReader(scratch_.path()); });
+  }
+  std::string error_of_map(const std::string& map) {
+    return error_of_index(R"({"weight_map": {)" + map + "}}");
+  }
+  std::vector<std::string> warnings_of_size(const std::string& size) {
+    test::spill(scratch_ / "model.safetensors.index.json",
+                R"({"metadata": {"total_size": )" + size +
+                    R"(}, "weight_map": {"x": "a", "y": "b"}})");
+    return io::SafetensorsReader(scratch_.path()).warnings();
+  }
+
+  test::Scratch scratch_;
+  std::vector<float> values_ = {1.0f, 2.0f};
+};
+
+TEST_F(SafetensorsIndex, NamesWhereTensorsAre) {
+  EXPECT_EQ(error_of_map(R"("x": "a", "y": "b")"), "(nothing thrown)");
+  EXPECT_THAT(error_of_map(R"("z": "a", "y": "b")"),
+              AllOf(HasSubstr("places tensor 'z' in 'a', which does not hold it. Take"),
+                    HasSubstr("as one program wrote them")));
+  EXPECT_THAT(error_of_map(R"("x": "b", "y": "a", "z": "a")"),
+              HasSubstr("places tensor 'x' in 'b', which does not hold it (and so with 2 "
+                        "other tensors)"));
+}
+
+TEST_F(SafetensorsIndex, AllMissingFilesAreNamed) {
+  EXPECT_THAT(error_of_map(R"("x": "a", "y": "none")"),
+              HasSubstr("names 2 files of which one does not exist there: 'none'"));
+  EXPECT_THAT(error_of_map(R"("x": "a", "y": "none", "z": "nor")"),
+              AllOf(HasSubstr("3 files of which 2 do not exist there: 'none', 'nor'."),
+                    HasSubstr("Download or copy the whole model")));
+  EXPECT_THAT(error_of_map("\"x\": \"" + std::string(1000, 'a') + "\""),
+              HasSubstr("File name too long"));
+  std::filesystem::create_symlink(scratch_ / "gone", scratch_ / "link");
+  EXPECT_THAT(error_of_map(R"("x": "link")"), HasSubstr("'link'"));
+}
+
+// No name leads out of the directory.
+TEST_F(SafetensorsIndex, FilesAreInItsDirectory) {
+  std::filesystem::create_directories(scratch_ / "sub");
+  std::filesystem::copy_file(scratch_ / "a", scratch_ / "sub/a");
+  const std::string absolute = (scratch_ / "a").string();
+  for (const std::string& name :
+       {std::string("../../etc/passwd"), std::string(".."), std::string("."),
+        std::string("sub/a"), std::string("./a"), std::string("a/"), absolute,
+        std::string()}) {
+    EXPECT_THAT(error_of_map(R"("y": "b", "x": ")" + name + R"(")"),
+                AllOf(HasSubstr("tensor 'x' is in '" + name + "'"),
+                      HasSubstr("not a file name in the same directory")));
+  }
+  EXPECT_THAT(error_of_map(R"("x": 7)"), HasSubstr("tensor 'x' names no file"));
+}
+
+TEST_F(SafetensorsIndex, ATensorIsInOneFile) {
   EXPECT_THAT(
-      message_of<InputError>(reread),
-      HasSubstr(
-          "places tensor 'z' in 'model-00001-of-00002.safetensors', which does not"));
-  test::spill(scratch / "model.safetensors.index.json",
-              R"({"weight_map": {"x": "../../etc/passwd"}})");
-  EXPECT_THAT(message_of<InputError>(reread),
-              HasSubstr("is not a file name in the same"));
-  test::spill(scratch / "model.safetensors.index.json",
-              R"({"weight_map": {"x": "none"}})");
-  EXPECT_THAT(message_of<InputError>(reread), HasSubstr("none' does not exist"));
-  test::spill(scratch / "model.safetensors.index.json", "[]");
-  EXPECT_THAT(message_of<InputError>(reread), HasSubstr("no \"weight_map\""));
+      error_of_map(R"("x": "a", "x": "b")"),
+      AllOf(HasSubstr("index.json:1:"), HasSubstr("a second key \"x\" in one object")));
+  write("b", "x");
+  EXPECT_THAT(error_of_map(R"("x": "a", "y": "b")"),
+              AllOf(HasSubstr("/b': tensor 'x' is in 'a' too")));
+}
+
+TEST_F(SafetensorsIndex, SizesAreCompared) {
+  EXPECT_THAT(warnings_of_size("16"), testing::IsEmpty());
+  EXPECT_THAT(warnings_of_size("16.0"), testing::IsEmpty());
+  for (const char* size : {"17", "-1", "\"16\"", "null", "1e30"}) {
+    EXPECT_THAT(warnings_of_size(size),
+                ElementsAre(AllOf(HasSubstr("total_size is "),
+                                  HasSubstr("and the tensors take 16"))));
+  }
+  // What a file lacks is an error.
+  std::filesystem::resize_file(scratch_ / "b",
+                               std::filesystem::file_size(scratch_ / "b") - 1);
+  EXPECT_THAT(error_of_map(R"("x": "a", "y": "b")"),
+              AllOf(HasSubstr("/b': tensor 'y' ends at byte 8"), HasSubstr("truncated")));
+}
+
+TEST_F(SafetensorsIndex, WhatIsNone) {
+  for (const char* text : {"[]", "{}", R"({"weight_map": []})", R"({"weight_map": 1})"}) {
+    EXPECT_THAT(error_of_index(text), HasSubstr("no \"weight_map\""));
+  }
+  EXPECT_THAT(error_of_index("{"), HasSubstr("index.json:1:"));
+  EXPECT_EQ(error_of_map(""), "(nothing thrown)");  // no tensors at all
 }
 
 TEST(Safetensors, MissingTensorNamesNearest) {
@@ -150,6 +233,10 @@ TEST(Safetensors, DamageIsNamed) {
   EXPECT_THAT(error_of(file_of("not json", 0)),
               HasSubstr("its header: line 1, column 2: not valid JSON"));
   EXPECT_THAT(error_of(file_of("[1]", 0)), HasSubstr("not a JSON object"));
+  EXPECT_THAT(error_of(file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                               R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                               2)),
+              HasSubstr("column 56: a second key \"a\" in one object"));
   EXPECT_THAT(error_of(file_of(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4)),
               HasSubstr("'a': 'dtype' is missing"));
   EXPECT_THAT(error_of(file_of(R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", 4)),
