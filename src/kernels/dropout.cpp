@@ -18,7 +18,8 @@ void bias_dropout_add_forward(const Exec& exec, const DropoutDesc& desc,
   using A = Accumulator<T>;
   const auto rows = static_cast<index_t>(x.extent(0));
   const auto h = static_cast<index_t>(x.extent(1));
-  const DropoutMask<A> mask(desc, rows, h, "bias_dropout_add_forward");
+  const auto mask =
+      DropoutMask<A>::with_factor(desc, rows, h, "bias_dropout_add_forward");
   require_extents("bias_dropout_add_forward", "y", y, rows, h);
   if (bias.extent(0) != 0) require_extent("bias_dropout_add_forward", "bias", bias, h);
   if (residual.extent(0) != 0) {
@@ -47,14 +48,14 @@ void dropout_backward(const Exec& exec, const DropoutDesc& desc, StepStateView s
   using A = Accumulator<T>;
   const auto rows = static_cast<index_t>(d_y.extent(0));
   const auto h = static_cast<index_t>(d_y.extent(1));
-  const DropoutMask<A> mask(desc, rows, h, "dropout_backward");
+  const auto mask = DropoutMask<A>::with_factor(desc, rows, h, "dropout_backward");
   require_extents("dropout_backward", "d_x", d_x, rows, h);
 
   const T* const d_y_data = d_y.data();
   T* const d_x_data = d_x.data();
   // Views of a pass on shapes have no memory that could be the same.
   const bool in_place = d_y_data == d_x_data && d_y_data != nullptr;
-  if (mask.threshold == 0 && in_place) return;
+  if (mask.changes_nothing() && in_place) return;
   const StepState* const state = step.data();
   launch_rows(
       exec, {"trireme::kernels::dropout_backward", {.bytes = bytes_of(d_y, d_x)}}, rows,

@@ -23,10 +23,13 @@ struct DropoutDesc {
   index_t sequence_begin = 0;  // global position of row 0 (sequence-parallel shards)
   std::uint16_t layer = 0;
   random::Site site = random::Site::embedding;
+  // What dropout(x) is multiplied with besides, in no pass of its own: T5's 1 / sqrt(h)
+  // before its tied head. For bias_dropout_add_forward() and dropout_backward() alone.
+  double factor = 1.0;
 };
 
-// y = residual + dropout(x + bias). bias may be a null View (none), residual too. y may
-// alias x or residual. All (rows, h), bias (h); rows is a multiple of desc.batch.
+// y = residual + factor dropout(x + bias). bias may be a null View (none), residual too.
+// y may alias x or residual. All (rows, h), bias (h); rows is a multiple of desc.batch.
 template <class T>
 void bias_dropout_add_forward(const Exec& exec, const DropoutDesc& desc,
                               StepStateView step, View2<const T> x, View1<const T> bias,
@@ -41,7 +44,7 @@ void bias_dropout_add_backward(const Exec& exec, const DropoutDesc& desc,
                                StepStateView step, View2<const T> d_y, View2<T> d_x,
                                View2<Accumulator<T>> bias_partials);
 
-// d_x alone. It may alias d_y.
+// d_x alone, times the factor. It may alias d_y.
 template <class T>
 void dropout_backward(const Exec& exec, const DropoutDesc& desc, StepStateView step,
                       View2<const T> d_y, View2<T> d_x);

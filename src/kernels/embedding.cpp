@@ -29,6 +29,26 @@ View2<T> rows_used(View2<T> table, index_t rows) {
   return View2<T>(table.data(), extent(std::min(rows, all)), table.extent(1));
 }
 
+// A table, and the ids that rows of the output ask for. Without ids each has a row of its
+// own.
+template <class T>
+struct LookUp {
+  const std::int32_t* ids;
+  const T* table;
+  index_t rows, h;
+
+  // Null where it is not there.
+  KOKKOS_FORCEINLINE_FUNCTION const T* row(index_t r) const {
+    const index_t id = ids != nullptr ? static_cast<index_t>(ids[r]) : r;
+    return id >= 0 && id < rows ? table + id * h : nullptr;
+  }
+};
+template <class T>
+LookUp<T> look_up(View1<const std::int32_t> ids, View2<const T> table) {
+  return {ids.extent(0) != 0 ? ids.data() : nullptr, table.data(),
+          static_cast<index_t>(table.extent(0)), static_cast<index_t>(table.extent(1))};
+}
+
 }  // namespace
 
 template <class T>
@@ -70,54 +90,57 @@ template <class T>
 void embedding_dropout_forward(const Exec& exec, const DropoutDesc& desc,
                                StepStateView step, View1<const std::int32_t> ids,
                                View2<const T> words, View1<const std::int32_t> positions,
-                               View2<const T> places, View2<T> y) {
+                               View2<const T> places, View2<T> y,
+                               const TokenTypes<T>& types) {
   using A = Accumulator<T>;
   constexpr const char* kName = "embedding_dropout_forward";
   const auto rows = static_cast<index_t>(y.extent(0));
   const auto h = static_cast<index_t>(y.extent(1));
-  const auto word_rows = static_cast<index_t>(words.extent(0));
-  const auto place_rows = static_cast<index_t>(places.extent(0));
-  const bool looks_up = ids.extent(0) != 0;
+  const auto rows_in = [](View2<const T> table) {
+    return static_cast<index_t>(table.extent(0));
+  };
+  const bool looks_up = ids.extent(0) != 0, has_types = types.ids.extent(0) != 0;
   const DropoutMask<A> mask(desc, rows, h, kName);
   if (looks_up) require_extent(kName, "ids", ids, rows);
-  require_extents(kName, "words", words, looks_up ? word_rows : rows, h);
+  require_extents(kName, "words", words, looks_up ? rows_in(words) : rows, h);
   require_extent(kName, "positions", positions, rows);
-  require_extents(kName, "places", places, place_rows, h);
+  require_extents(kName, "places", places, rows_in(places), h);
+  require_extent(kName, "the types' ids", types.ids, has_types ? rows : 0);
+  require_extents(kName, "the types", types.table, rows_in(types.table),
+                  has_types ? h : 0);
 
-  const std::int32_t* const id_data = ids.data();
-  const std::int32_t* const position_data = positions.data();
-  const T* const word_data = words.data();
-  const T* const place_data = places.data();
+  const LookUp<T> of_words = look_up(ids, words), of_places = look_up(positions, places),
+                  of_types = look_up(types.ids, types.table);
   T* const y_data = y.data();
   const StepState* const state = step.data();
-  const View2<const T> words_used = rows_used(words, rows);
-  const View2<const T> places_used = rows_used(places, rows / desc.batch);
+  const index_t bytes =
+      bytes_of(ids, rows_used(words, rows), positions,
+               rows_used(places, rows / desc.batch), types.ids, types.table, y);
   launch_rows(
-      exec,
-      {"trireme::kernels::embedding_dropout_forward",
-       {.bytes = bytes_of(ids, words_used, positions, places_used, y)}},
-      rows, ColumnsOfRows(h, word_data, place_data, y_data),
+      exec, {"trireme::kernels::embedding_dropout_forward", {.bytes = bytes}}, rows,
+      ColumnsOfRows(h, of_words.table, of_places.table, of_types.table, y_data),
       KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
-        const index_t id = looks_up ? static_cast<index_t>(id_data[row]) : row;
-        const auto position = static_cast<index_t>(position_data[row]);
-        const T* const word = id >= 0 && id < word_rows ? word_data + id * h : nullptr;
-        const T* const place =
-            position >= 0 && position < place_rows ? place_data + position * h : nullptr;
+        const T* const word = of_words.row(row);
+        const T* const place = of_places.row(row);
+        const T* const type = of_types.row(row);
         T* const out = y_data + row * h;
-        const T* const first = word != nullptr ? word : place;
+        // Those that are there come first.
+        const T* const first = word != nullptr ? word : place != nullptr ? place : type;
         const T* const second = word != nullptr ? place : nullptr;
+        const T* const third = first != type ? type : nullptr;
         if (first == nullptr) {
           for_each_column(team, h, [=](index_t j) { out[j] = static_cast<T>(A{0}); });
           return;
         }
         // The word of the next row lies anywhere and comes while this one is written.
-        const index_t next = row + 1 < rows && looks_up ? id_data[row + 1] : 0;
-        const T* const next_word =
-            word_data + (next >= 0 && next < word_rows ? next * h : 0);
+        const T* const next =
+            looks_up && row + 1 < rows ? of_words.row(row + 1) : nullptr;
+        const T* const next_word = next != nullptr ? next : of_words.table;
         for_each_masked(team, mask, state, row, h, [=](auto j, const auto& dropped) {
           ask_for(next_word, j);
           auto value = read<A>(first, j);
           value = second != nullptr ? value + read<A>(second, j) : value + A{0};
+          if (third != nullptr) value = value + read<A>(third, j);
           write(out, j, dropped(value));
         });
       });
@@ -408,9 +431,48 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
   }
 }
 
-#define TRIREME_INSTANTIATE(T)                                  \
-  template decltype(embedding_forward<T>) embedding_forward<T>; \
-  template decltype(embedding_dropout_forward<T>) embedding_dropout_forward<T>;
+template <class T>
+void embedding_backward_types(const Exec& exec, View1<const std::int32_t> ids,
+                              View2<const T> d_y, View2<Accumulator<T>> partials) {
+  using A = Accumulator<T>;
+  constexpr const char* kName = "embedding_backward_types";
+  const auto rows = static_cast<index_t>(d_y.extent(0));
+  const auto h = static_cast<index_t>(d_y.extent(1));
+  const RowBlocks blocks(rows, RowBlocks::most_whole(h));
+  const index_t table_rows =
+      h > 0 ? static_cast<index_t>(partials.extent(1)) / h : index_t{0};
+  require_extent(kName, "ids", ids, rows);
+  require_extents(kName, "partials", partials, blocks.count, table_rows * h);
+
+  const std::int32_t* const id_data = ids.data();
+  const T* const d_y_data = d_y.data();
+  A* const partial = partials.data();
+  launch_rows(
+      exec,
+      {"trireme::kernels::embedding_backward[types]",
+       {.bytes = bytes_of(ids, d_y, partials)}},
+      blocks.count, ColumnsOfRows(h, d_y_data, partial),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
+        A* const sums = partial + block * table_rows * h;
+        for_each_column(team, table_rows * h, [=](index_t i) { sums[i] = A{0}; });
+        team_barrier(team);
+        const RowBlocks::Rows walked = blocks.of(block);
+        for (index_t row = walked.begin; row < walked.end; row += walked.step) {
+          const auto entry = static_cast<index_t>(id_data[row]);
+          if (entry < 0 || entry >= table_rows) continue;
+          const T* const in = d_y_data + row * h;
+          A* const of_entry = sums + entry * h;
+          for_each_lanes(team, h, [=](auto j) {
+            write(of_entry, j, read<A>(of_entry, j) + read<A>(in, j));
+          });
+        }
+      });
+}
+
+#define TRIREME_INSTANTIATE(T)                                                  \
+  template decltype(embedding_forward<T>) embedding_forward<T>;                 \
+  template decltype(embedding_dropout_forward<T>) embedding_dropout_forward<T>; \
+  template decltype(embedding_backward_types<T>) embedding_backward_types<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 #define TRIREME_INSTANTIATE(T, G)                                                     \

@@ -16,15 +16,25 @@ template <class T>
 void embedding_forward(const Exec& exec, View1<const std::int32_t> ids,
                        View2<const T> table, index_t row_begin, Write write, View2<T> y);
 
-// y[r] = dropout(words[ids[r]] + places[positions[r]]), in one pass: ids, positions
-// (rows), words (v, h), places (S, h), y (rows, h). A null View of ids: words has a row
-// for each r, looked up before, and y may alias it. Rows that are not there count as
-// zeros. Its backward pass is dropout_backward and an embedding_backward for each table.
+// A table of few rows: the types of tokens.
+template <class T>
+struct TokenTypes {
+  View1<const std::int32_t> ids;  // (rows)
+  View2<const T> table;           // (types, h)
+};
+
+// y[r] = dropout(words[ids[r]] + places[positions[r]] + types.table[types.ids[r]]), in
+// one pass: ids, positions (rows), words (v, h), places (S, h), y (rows, h). A null View
+// of ids: words has a row for each r, looked up before, and y may alias it. Without types
+// there are two terms. Rows that are not there count as zeros. Its backward pass is
+// dropout_backward, an embedding_backward for words and places, and for types
+// embedding_backward_types.
 template <class T>
 void embedding_dropout_forward(const Exec& exec, const DropoutDesc& desc,
                                StepStateView step, View1<const std::int32_t> ids,
                                View2<const T> words, View1<const std::int32_t> positions,
-                               View2<const T> places, View2<T> y);
+                               View2<const T> places, View2<T> y,
+                               const TokenTypes<T>& types = {});
 
 // d_table[ids[r] - row_begin] += d_y[r] where that row is in this shard; where it does
 // not accumulate, the whole table is zeroed first, in the same pass. Every element is
@@ -41,6 +51,14 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
                         View2<const T> d_y, index_t row_begin,
                         View1<std::int32_t> scratch, Accumulate accumulate,
                         View2<G> d_table);
+
+// The same for a table of few rows, each of which many ids ask for: sums of d_y over
+// blocks of rows, each id's by itself, in one pass over d_y. partials
+// (partial_count(rows, h), table_rows * h), for add_partials(). An id outside the table
+// adds to none.
+template <class T>
+void embedding_backward_types(const Exec& exec, View1<const std::int32_t> ids,
+                              View2<const T> d_y, View2<Accumulator<T>> partials);
 
 }  // namespace trireme::kernels
 

@@ -22,6 +22,7 @@ struct Pattern {
 constexpr Pattern kPatterns[] = {
     {"attention", KernelKind::attention},
     {"append_to_cache", KernelKind::attention},
+    {"relative_bias", KernelKind::attention},
     {"gemm", KernelKind::products},
     {"product", KernelKind::products},
     {"linear", KernelKind::products},
@@ -30,6 +31,8 @@ constexpr Pattern kPatterns[] = {
     {"cross_entropy", KernelKind::loss},
     {"embedding", KernelKind::embedding},
     {"zero_runs", KernelKind::embedding},
+    {"gather_rows", KernelKind::embedding},
+    {"mean_rows", KernelKind::embedding},
     {"gelu", KernelKind::activations},
     {"dropout", KernelKind::activations},
     {"adamw", KernelKind::optimizer},

@@ -27,7 +27,7 @@ namespace trireme::kernels {
 template <class A>
 struct DropoutMask {
   std::uint32_t threshold = 0;  // 0: everything is kept
-  A scale{1};                   // of what is kept
+  A scale{1};                   // of what is kept, with a factor
   std::uint32_t batch = 1;  // a GPU divides numbers of 64 bits in three times the time
   index_t sequence_begin = 0;
   std::uint64_t calls_per_row = 0;
@@ -56,7 +56,21 @@ struct DropoutMask {
     TRIREME_REQUIRE(rows <= kMostRows && desc.batch <= kMostRows,
                     "kernels::{}: {} in a batch of {}, {} at most", kernel,
                     format_plural(rows, "row"), desc.batch, kMostRows);
+    TRIREME_REQUIRE(desc.factor == 1.0,
+                    "kernels::{}: a factor of {}, where there is none", kernel,
+                    desc.factor);
   }
+  // Of kernels that multiply with `scale` where nothing is dropped, too.
+  static DropoutMask with_factor(DropoutDesc desc, index_t rows, index_t h,
+                                 const char* kernel) {
+    const double factor = desc.factor;
+    desc.factor = 1.0;
+    DropoutMask mask(desc, rows, h, kernel);
+    mask.scale = static_cast<A>(factor * static_cast<double>(mask.scale));
+    return mask;
+  }
+  // Whether what goes through is what came.
+  bool changes_nothing() const { return threshold == 0 && scale == A{1}; }
 
   KOKKOS_FORCEINLINE_FUNCTION random::Generator generator(const StepState& step,
                                                           index_t row) const {
@@ -99,7 +113,16 @@ struct Dropping {
     return zero_below(threshold, words, value * scale);
   }
 };
-// The same where everything is kept.
+// The same where everything is kept and scaled.
+template <class A>
+struct Scaling {
+  A scale;
+  template <class Value>
+  KOKKOS_FORCEINLINE_FUNCTION Value operator()(const Value& value) const {
+    return value * scale;
+  }
+};
+// And where it is kept as it is.
 struct Keeping {
   template <class Value>
   KOKKOS_FORCEINLINE_FUNCTION Value operator()(const Value& value) const {
@@ -160,7 +183,9 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_masked(const RowTeam& team,
                                                  const StepState* step, index_t row,
                                                  index_t h, const Body& body) {
   if (mask.threshold == 0) {
-    for_each_lanes(team, h, [=](auto j) { body(j, Keeping{}); });
+    // Times 1 where there is no factor, which changes no bit.
+    const Scaling<A> scaling{mask.scale};
+    for_each_lanes(team, h, [=](auto j) { body(j, scaling); });
   } else {
     for_each_dropping(team, mask, *step, row, h, body);
   }

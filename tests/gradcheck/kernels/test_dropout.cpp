@@ -1,6 +1,8 @@
 // Bias, dropout and residual: linear in each, with the mask of forward drawn again.
 #include "kernels/dropout.hpp"
 
+#include <cmath>
+
 #include "kernels/reductions.hpp"
 #include "support/arrays.hpp"
 #include "support/gradcheck.hpp"
@@ -43,6 +45,28 @@ TEST(DropoutGradient, OfXBiasAndResidual) {
                                    kBias, d_bias.values()));
   EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(kX, kBias, p); },
                                    kResidual, kDy));
+}
+
+TEST(DropoutGradient, OfXTimesAFactor) {
+  for (const double probability : {0.0, 0.4}) {
+    DropoutDesc desc = kDesc;
+    desc.probability = probability;
+    desc.factor = 1 / std::sqrt(33.0);
+    const Kokkos::View<StepState, DeviceMemory> step("step");
+    const Array<double> d_y(kDy), d_x(kRows * kH);
+    dropout_backward<double>(Exec(), desc, StepStateView(step.data()),
+                             d_y.cmatrix(kRows, kH), d_x.matrix(kRows, kH));
+    const auto loss = [&](const Point& p) {
+      const Array<double> x(p), y(kRows * kH);
+      bias_dropout_add_forward<double>(Exec(), desc, StepStateView(step.data()),
+                                       x.cmatrix(kRows, kH), {}, {}, y.matrix(kRows, kH));
+      const Point out = y.values();
+      double sum = 0;
+      for (index_t i = 0; i < kRows * kH; ++i) sum += kDy[i] * out[i];
+      return sum;
+    };
+    EXPECT_TRUE(test::check_gradient(loss, kX, d_x.values()));
+  }
 }
 
 }  // namespace

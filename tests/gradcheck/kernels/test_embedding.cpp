@@ -1,6 +1,7 @@
 // Look-up in a shard of the table: repeated ids, and ids of other shards.
 #include "kernels/embedding.hpp"
 
+#include "kernels/reductions.hpp"
 #include "support/arrays.hpp"
 #include "support/gradcheck.hpp"
 
@@ -29,6 +30,29 @@ TEST(EmbeddingGradient, OfTheTable) {
     return sum;
   };
   EXPECT_TRUE(test::check_gradient(loss, kTable, d_table.values()));
+}
+
+TEST(EmbeddingGradient, OfTypesOfTokens) {
+  const Array<std::int32_t> ids{0, 1, 1, 0, 1, 2, -1, 0, 1}, none(kRows, -1.0);
+  const Array<double> d_y(kDy), d_table(2 * kH), words(kH), places(kH);
+  const index_t blocks = partial_count(kRows, kH);
+  const Array<double> partials(blocks * 2 * kH);
+  embedding_backward_types<double>(Exec(), ids.cvector(), d_y.cmatrix(kRows, kH),
+                                   partials.matrix(blocks, 2 * kH));
+  add_partials<double>(Exec(), partials.cmatrix(blocks, 2 * kH), Accumulate::no,
+                       d_table.vector());
+  const auto loss = [&](const Point& p) {
+    const Array<double> table(p), y(kRows * kH);
+    embedding_dropout_forward<double>(Exec(), {}, {}, none.cvector(),
+                                      words.cmatrix(1, kH), none.cvector(),
+                                      places.cmatrix(1, kH), y.matrix(kRows, kH),
+                                      {ids.cvector(), table.cmatrix(2, kH)});
+    const Point out = y.values();
+    double sum = 0;
+    for (index_t i = 0; i < kRows * kH; ++i) sum += kDy[i] * out[i];
+    return sum;
+  };
+  EXPECT_TRUE(test::check_gradient(loss, test::uniform(2 * kH, 3), d_table.values()));
 }
 
 }  // namespace

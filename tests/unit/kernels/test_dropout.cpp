@@ -140,6 +140,36 @@ TYPED_TEST(DropoutOf, MatchesReference) {
   }
 }
 
+// Where nothing is dropped, too: there it is all that the pass does.
+TYPED_TEST(DropoutOf, AFactorIsInTheSamePass) {
+  using T = TypeParam;
+  const DropoutStep step;
+  const index_t rows = 31, h = 257;
+  for (const double p : {0.0, 0.3}) {
+    const DropoutDesc plain{.probability = p, .sequence_begin = 2, .layer = 4};
+    DropoutDesc desc = plain;
+    desc.factor = 0.25;  // exact
+    const Array<T> x(test::uniform(rows * h, 1)), residual(test::uniform(rows * h, 2)),
+        want(rows * h), y(rows * h), d_x(rows * h), both(rows * h);
+    bias_dropout_add_forward<T>(Exec(), plain, step.view(), x.cmatrix(rows, h), {}, {},
+                                want.matrix(rows, h));
+    bias_dropout_add_forward<T>(Exec(), desc, step.view(), x.cmatrix(rows, h), {}, {},
+                                y.matrix(rows, h));
+    dropout_backward<T>(Exec(), desc, step.view(), x.cmatrix(rows, h),
+                        d_x.matrix(rows, h));
+    bias_dropout_add_forward<T>(Exec(), desc, step.view(), x.cmatrix(rows, h), {},
+                                residual.cmatrix(rows, h), both.matrix(rows, h));
+    std::vector<double> quarter = want.values(), sum = residual.values();
+    for (index_t i = 0; i < rows * h; ++i) sum[i] += quarter[i] *= 0.25;
+    test::expect_close(y.values(), quarter, test::rounding<T>(), 0.01, "y");
+    EXPECT_EQ(d_x.bytes(), y.bytes());
+    test::expect_close(both.values(), sum, 2 * test::rounding<T>(), 1, "with residual");
+    // In place it is no copy that need not be made.
+    dropout_backward<T>(Exec(), desc, step.view(), x.cmatrix(rows, h), x.matrix(rows, h));
+    EXPECT_EQ(x.bytes(), y.bytes());
+  }
+}
+
 // The gradient and the sums for the bias in one pass: the bits of two.
 TYPED_TEST(DropoutOf, BackwardLeavesSumsForTheBias) {
   using T = TypeParam;

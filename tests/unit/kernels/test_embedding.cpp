@@ -2,6 +2,7 @@
 #include "kernels/embedding.hpp"
 
 #include "kernels/impl/embedding_chains.hpp"
+#include "kernels/reductions.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::kernels {
@@ -107,6 +108,81 @@ TEST(EmbeddingDropout, RowsThatAreNotThereAreZeros) {
                                    positions.cvector(), places.cmatrix(2, 3),
                                    y.matrix(4, 3));
   EXPECT_EQ(y.values(), (std::vector<double>{.5, .5, .5, 0, 0, 0, .5, .5, .5, 2, 2, 2}));
+}
+
+// A third table. Without it, and where its row is not there, the bits of two.
+TYPED_TEST(EmbeddingOf, TypesOfTokensInTheSamePass) {
+  using T = TypeParam;
+  const index_t rows = 31, vocabulary = 40, length = 13;
+  const Kokkos::View<StepState, DeviceMemory> step("step");
+  for (const double p : {0.0, 0.3}) {
+    for (const index_t h : {1, 33, 64, 1100}) {
+      SCOPED_TRACE(::testing::Message() << h << ", " << p);
+      const DropoutDesc desc{.probability = p, .sequence_begin = 2};
+      std::vector<double> ids = random_ids(rows, vocabulary, 1), kinds(rows);
+      for (index_t r = 0; r < rows; ++r) kinds[r] = r % 4 == 3 ? 2 : r % 3 % 2;
+      ids[5] = -1;
+      const Array<std::int32_t> id(ids), positions(random_ids(rows, length, 2)),
+          type(kinds);
+      const Array<T> words(test::uniform(vocabulary * h, 3)),
+          places(test::uniform(length * h, 4)), table(test::uniform(2 * h, 5)),
+          ones(rows * h, 1.0), factor(rows * h), two(rows * h), y(rows * h, NAN);
+      bias_dropout_add_forward<T>(Exec(), desc, StepStateView(step.data()),
+                                  ones.cmatrix(rows, h), {}, {}, factor.matrix(rows, h));
+      const auto look_up = [&](const Array<T>& to, const TokenTypes<T>& types) {
+        embedding_dropout_forward<T>(Exec(), desc, StepStateView(step.data()),
+                                     id.cvector(), words.cmatrix(vocabulary, h),
+                                     positions.cvector(), places.cmatrix(length, h),
+                                     to.matrix(rows, h), types);
+      };
+      look_up(two, {});
+      look_up(y, {type.cvector(), table.cmatrix(2, h)});
+      const auto at = positions.values(), w = words.values(), q = places.values(),
+                 t = table.values(), f = factor.values(), of_two = two.values(),
+                 got = y.values();
+      std::vector<double> want(rows * h);
+      for (index_t i = 0; i < rows * h; ++i) {
+        const index_t r = i / h, c = i % h;
+        const double kind = kinds[r];
+        if (kind == 2) {
+          EXPECT_EQ(got[i], of_two[i]);
+        }
+        want[i] = (r == 5 ? 0 : w[static_cast<index_t>(ids[r]) * h + c]) +
+                  q[static_cast<index_t>(at[r]) * h + c] +
+                  (kind == 2 ? 0 : t[static_cast<index_t>(kind) * h + c]);
+        want[i] = f[i] == 0 ? 0 : want[i] / (p == 0 ? 1 : 45875.0 / 65536);
+      }
+      test::expect_close(got, want, 3 * test::rounding<T>(), 2, "y");
+    }
+  }
+}
+
+TYPED_TEST(EmbeddingOf, GradientOfFewRows) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  for (const index_t rows : {1, 31, 1025}) {
+    for (const index_t h : {1, 33, 64, 257}) {
+      SCOPED_TRACE(::testing::Message() << rows << " x " << h);
+      std::vector<double> ids(rows), want(3 * h);
+      for (index_t r = 0; r < rows; ++r)
+        ids[r] = r % 5 == 4 ? 3 : r % 7 == 0 ? -1 : r % 2;
+      const Array<std::int32_t> id(ids);
+      const Array<T> d_y(test::uniform(rows * h, 1));
+      const index_t blocks = partial_count(rows, h);
+      const Array<A> partials(blocks * 3 * h, NAN), d_table(3 * h, NAN);
+      const auto d = d_y.values();
+      for (index_t i = 0; i < rows * h; ++i) {
+        const auto entry = static_cast<index_t>(ids[i / h]);
+        if (entry >= 0 && entry < 3) want[entry * h + i % h] += d[i];
+      }
+      embedding_backward_types<T>(Exec(), id.cvector(), d_y.cmatrix(rows, h),
+                                  partials.matrix(blocks, 3 * h));
+      add_partials<A>(Exec(), partials.cmatrix(blocks, 3 * h), Accumulate::no,
+                      d_table.vector());
+      test::expect_close(d_table.values(), want,
+                         4 * std::sqrt(rows) * test::rounding<A>(), 8, "d_table");
+    }
+  }
 }
 
 TYPED_TEST(EmbeddingOf, BackwardMatchesReferenceOnShards) {
