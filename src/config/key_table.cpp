@@ -712,14 +712,14 @@ void add_samples(Table& table) {
        "with it in half of the samples; next: in half of them a piece of another "
        "document; none: there is one segment. With model.binary_head only.",
        "", "order; without model.binary_head none"});
-  table.number(TRIREME_AT(data.short_seq_prob),
-               {"Share of samples that are shorter, by a length drawn evenly.", "share",
-                "0.1; with pack 0"},
-               kShare);
   table.boolean(TRIREME_AT(data.pack),
                 {"Samples are full: windows across documents, as GPT's are always. "
                  "Without pairs.",
                  "", "bert: false; t5: true"});
+  table.number(TRIREME_AT(data.short_seq_prob),
+               {"Share of samples that are shorter, by a length drawn evenly.", "share",
+                "0.1; with pack 0"},
+               kShare);
   table.boolean(TRIREME_AT(data.reset_attention_mask),
                 {"With pack: tokens see only those of their own document."});
   table.boolean(TRIREME_AT(data.reset_position_ids),

@@ -60,9 +60,9 @@ TEST_F(DeckCheck, OneRound) {
                                   "precision: {compute: bf16}\n"  // line 4
                                   "data:\n"                       // line 5
                                   "  train:\n"                    // line 6
-                                  "    - " +
+                                  "    - {path: " +
                                       corpus().string() +
-                                      "\n"  // line 7
+                                      ", weight: 1}\n"  // line 7
                                       "    - {path: none.h5, weight: 2}\n"
                                       "  validation:\n"
                                       "    other: " +
