@@ -307,9 +307,12 @@ class MatrixRunOf {
     optimizer_.begin_step(exec_, step_.state_view(), step + 1, 1e-3, kLossScale);
     const index_t samples = layout_.size.samples, share = samples / layout_.data;
     const index_t first = step * samples + grid_.coordinates().data * share;
+    const auto counted = [&](const std::string& mask) {
+      return samples_.counted(mask, first, first + share);
+    };
     step_.accumulate_gradients(
         [&](int m) { return samples_.batch(first + m * layout_.micro()); },
-        [&](const auto& mask) { return samples_.counted(mask, first, first + share); });
+        std::ref(counted));  // small enough for std::function to keep without memory
   }
   // Loss sums, counts and gradient norm.
   optim::StepReport finish() {
