@@ -20,7 +20,7 @@ namespace {
 // must not take long.
 using ConfigJson = nlohmann::json;
 
-// LayerNorm's epsilon of every model here (kernels/layer_norm.hpp is given it by nn).
+// LayerNorm's epsilon of every model here (kernels/norm.hpp is given it by nn).
 constexpr double kNormEpsilon = 1e-5;
 
 // Takes values out of a JSON object and collects what is wrong with them.
