@@ -40,7 +40,7 @@ void linear_forward_bias_gelu(benchmark::State& state) {
     kernels::linear_forward<T>(exec, matrix(x, kRows, in),
                                kernels::WeightOperand<T>(matrix(w, out, in)),
                                {.bias = vector(bias),
-                                .activation = kernels::Activation::gelu,
+                                .activation = kernels::Activation::gelu_tanh,
                                 .pre_activation = matrix(z, kRows, out)},
                                matrix(y, kRows, out));
   });

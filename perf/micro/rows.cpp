@@ -3,13 +3,13 @@
 #include <set>
 
 #include "bounds.hpp"
+#include "kernels/activation.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
-#include "kernels/gelu.hpp"
 #include "kernels/impl/residual_norm_reference.hpp"
 #include "kernels/initialize.hpp"
-#include "kernels/layer_norm.hpp"
+#include "kernels/norm.hpp"
 #include "kernels/reductions.hpp"
 #include "kernels/residual_norm.hpp"
 
@@ -52,7 +52,7 @@ class Norm {
         columns_(normals<T>("g", 3, kHidden)),
         statistics_(normals<A>("r", 2, rows)),
         sums_(normals<A>("sums", 3, kHidden)),
-        scratch_(normals<A>("s", 2, kernels::layer_norm_scratch_elements(kHidden))) {}
+        scratch_(normals<A>("s", 2, kernels::norm_scratch_elements(kHidden))) {}
 
   View2<T> x() const { return matrix(x_, rows, kHidden); }
   View2<T> d_y() const { return matrix(d_y_, rows, kHidden); }
@@ -108,8 +108,8 @@ template <class T>
 void layer_norm_forward(benchmark::State& state) {
   const Norm<T> of(state);
   run_memory_bound(state, of.passes(2), [&](const Exec& exec) {
-    kernels::layer_norm_forward<T>(exec, of.x(), of.gamma(), of.beta(), 1e-5, of.y(),
-                                   of.mean(), of.rstd());
+    kernels::norm_forward<T>(exec, kernels::NormKind::layernorm, of.x(), of.gamma(),
+                             of.beta(), 1e-5, of.y(), of.mean(), of.rstd());
   });
 }
 TRIREME_BENCHMARK_ROWS(layer_norm_forward);
@@ -119,11 +119,11 @@ template <class T>
 void layer_norm_backward_apart(benchmark::State& state) {
   const Norm<T> of(state);
   run_memory_bound(state, of.passes(6), [&](const Exec& exec) {
-    kernels::layer_norm_backward_input<T>(exec, of.d_y(), of.x(), of.gamma(), of.mean(),
-                                          of.rstd(), of.y(), of.y());
-    kernels::layer_norm_backward_weight<T>(exec, of.d_y(), of.x(), of.mean(), of.rstd(),
-                                           of.scratch(), kernels::Accumulate::no,
-                                           of.sums(0), of.sums(1));
+    kernels::norm_backward_input<T>(exec, kernels::NormKind::layernorm, of.d_y(), of.x(),
+                                    of.gamma(), of.mean(), of.rstd(), of.y(), of.y());
+    kernels::norm_backward_weight<T>(exec, kernels::NormKind::layernorm, of.d_y(), of.x(),
+                                     of.mean(), of.rstd(), of.scratch(),
+                                     kernels::Accumulate::no, of.sums(0), of.sums(1));
   });
 }
 TRIREME_BENCHMARK_ROWS(layer_norm_backward_apart);
@@ -133,8 +133,9 @@ template <class T>
 void layer_norm_backward(benchmark::State& state) {
   const Norm<T> of(state);
   run_memory_bound(state, of.passes(4), [&](const Exec& exec) {
-    kernels::layer_norm_backward<T>(exec, of.d_y(), of.x(), of.gamma(), of.mean(),
-                                    of.rstd(), of.y(), of.y(), of.norm_partials());
+    kernels::norm_backward<T>(exec, kernels::NormKind::layernorm, of.d_y(), of.x(),
+                              of.gamma(), of.mean(), of.rstd(), of.y(), of.y(),
+                              of.norm_partials());
     kernels::add_partials<Accumulator<T>>(exec, of.partials(0), kernels::Accumulate::no,
                                           of.sums(0));
     kernels::add_partials<Accumulator<T>>(exec, of.partials(1), kernels::Accumulate::no,
@@ -144,14 +145,36 @@ void layer_norm_backward(benchmark::State& state) {
 TRIREME_BENCHMARK_ROWS(layer_norm_backward);
 
 template <class T>
+void rms_norm_forward(benchmark::State& state) {
+  const Norm<T> of(state);
+  run_memory_bound(state, of.passes(2), [&](const Exec& exec) {
+    kernels::norm_forward<T>(exec, kernels::NormKind::rms, of.x(), of.gamma(), {}, 1e-6,
+                             of.y(), {}, of.rstd());
+  });
+}
+TRIREME_BENCHMARK_ROWS(rms_norm_forward);
+
+template <class T>
+void rms_norm_backward(benchmark::State& state) {
+  const Norm<T> of(state);
+  run_memory_bound(state, of.passes(4), [&](const Exec& exec) {
+    kernels::norm_backward<T>(exec, kernels::NormKind::rms, of.d_y(), of.x(), of.gamma(),
+                              {}, of.rstd(), of.y(), of.y(), {of.partials(0), {}});
+    kernels::add_partials<Accumulator<T>>(exec, of.partials(0), kernels::Accumulate::no,
+                                          of.sums(0));
+  });
+}
+TRIREME_BENCHMARK_ROWS(rms_norm_backward);
+
+template <class T>
 void residual_norm_forward(benchmark::State& state) {
   const Norm<T> of(state);
   const Step step;
   const kernels::DropoutDesc desc = dropping(state);
   run_memory_bound(state, of.passes(4), [&](const Exec& exec) {
-    kernels::residual_norm_forward<T>(exec, desc, step.view(), of.x(), of.beta(),
-                                      of.d_y(), of.gamma(), of.beta(), 1e-5, of.z(),
-                                      of.y(), of.mean(), of.rstd());
+    kernels::residual_norm_forward<T>(
+        exec, kernels::NormKind::layernorm, desc, step.view(), of.x(), of.beta(),
+        of.d_y(), of.gamma(), of.beta(), 1e-5, of.z(), of.y(), of.mean(), of.rstd());
   });
 }
 TRIREME_BENCHMARK_DROPPING(residual_norm_forward);
@@ -163,8 +186,8 @@ void residual_norm_forward_apart(benchmark::State& state) {
   const kernels::DropoutDesc desc = dropping(state);
   run_memory_bound(state, of.passes(5), [&](const Exec& exec) {
     kernels::residual_norm_forward_reference<T>(
-        exec, desc, step.view(), of.x(), of.beta(), of.d_y(), of.gamma(), of.beta(), 1e-5,
-        of.z(), of.y(), of.mean(), of.rstd());
+        exec, kernels::NormKind::layernorm, desc, step.view(), of.x(), of.beta(),
+        of.d_y(), of.gamma(), of.beta(), 1e-5, of.z(), of.y(), of.mean(), of.rstd());
   });
 }
 TRIREME_BENCHMARK_DROPPING(residual_norm_forward_apart);
@@ -177,8 +200,9 @@ void residual_norm_backward(benchmark::State& state) {
   const bool drops = desc.probability > 0;
   run_memory_bound(state, of.passes(drops ? 5 : 4), [&](const Exec& exec) {
     kernels::residual_norm_backward<T>(
-        exec, desc, step.view(), of.d_y(), of.x(), of.gamma(), of.mean(), of.rstd(),
-        of.y(), of.y(), drops ? of.z() : View2<T>(), of.norm_partials(), of.partials(2));
+        exec, kernels::NormKind::layernorm, desc, step.view(), of.d_y(), of.x(),
+        of.gamma(), of.mean(), of.rstd(), of.y(), of.y(), drops ? of.z() : View2<T>(),
+        of.norm_partials(), of.partials(2));
     for (int i = 0; i < 3; ++i) {
       kernels::add_partials<Accumulator<T>>(exec, of.partials(i), kernels::Accumulate::no,
                                             of.sums(i));
@@ -195,8 +219,9 @@ void residual_norm_backward_apart(benchmark::State& state) {
   const kernels::DropoutDesc desc = dropping(state);
   run_memory_bound(state, of.passes(9), [&](const Exec& exec) {
     kernels::residual_norm_backward_reference<T>(
-        exec, desc, step.view(), of.d_y(), of.x(), of.gamma(), of.mean(), of.rstd(),
-        of.y(), of.y(), of.z(), of.scratch(), of.sums(0), of.sums(1), of.sums(2));
+        exec, kernels::NormKind::layernorm, desc, step.view(), of.d_y(), of.x(),
+        of.gamma(), of.mean(), of.rstd(), of.y(), of.y(), of.z(), of.scratch(),
+        of.sums(0), of.sums(1), of.sums(2));
   });
 }
 TRIREME_BENCHMARK_DROPPING(residual_norm_backward_apart);
@@ -238,18 +263,17 @@ void sum_rows(benchmark::State& state) {
 TRIREME_BENCHMARK_ROWS(sum_rows);
 
 template <class T>
-void gelu_forward(benchmark::State& state) {
+void run_activation(benchmark::State& state, kernels::Activation activation) {
   const index_t rows = state.range(0);
   const auto z = normals<T>("z", rows, kFfn), y = normals<T>("y", rows, kFfn);
   const double bytes = 2.0 * sizeof(T) * static_cast<double>(rows * kFfn);
   run_memory_bound(state, bytes, [&](const Exec& exec) {
-    kernels::gelu_forward<T>(exec, matrix(z, rows, kFfn), matrix(y, rows, kFfn));
+    kernels::activation_forward<T>(exec, activation, matrix(z, rows, kFfn),
+                                   matrix(y, rows, kFfn));
   });
 }
-TRIREME_BENCHMARK_ROWS(gelu_forward);
-
 template <class T>
-void gelu_backward(benchmark::State& state) {
+void run_activation_backward(benchmark::State& state, kernels::Activation activation) {
   using A = Accumulator<T>;
   const index_t rows = state.range(0);
   const index_t blocks = kernels::tiled_partial_count(rows, kFfn);
@@ -258,11 +282,67 @@ void gelu_backward(benchmark::State& state) {
   const auto partials = normals<A>("p", blocks, kFfn);
   const double bytes = 3.0 * sizeof(T) * static_cast<double>(rows * kFfn);
   run_memory_bound(state, bytes, [&](const Exec& exec) {
-    kernels::gelu_backward<T>(exec, matrix(d_y, rows, kFfn), matrix(z, rows, kFfn),
-                              matrix(d_z, rows, kFfn), matrix(partials, blocks, kFfn));
+    kernels::activation_backward<T>(exec, activation, matrix(d_y, rows, kFfn),
+                                    matrix(z, rows, kFfn), matrix(d_z, rows, kFfn),
+                                    matrix(partials, blocks, kFfn));
   });
 }
+template <class T>
+void gelu_forward(benchmark::State& state) {
+  run_activation<T>(state, kernels::Activation::gelu_tanh);
+}
+TRIREME_BENCHMARK_ROWS(gelu_forward);
+template <class T>
+void gelu_backward(benchmark::State& state) {
+  run_activation_backward<T>(state, kernels::Activation::gelu_tanh);
+}
 TRIREME_BENCHMARK_ROWS(gelu_backward);
+template <class T>
+void gelu_erf_forward(benchmark::State& state) {
+  run_activation<T>(state, kernels::Activation::gelu_erf);
+}
+TRIREME_BENCHMARK_ROWS(gelu_erf_forward);
+template <class T>
+void gelu_erf_backward(benchmark::State& state) {
+  run_activation_backward<T>(state, kernels::Activation::gelu_erf);
+}
+TRIREME_BENCHMARK_ROWS(gelu_erf_backward);
+template <class T>
+void relu_forward(benchmark::State& state) {
+  run_activation<T>(state, kernels::Activation::relu);
+}
+TRIREME_BENCHMARK_ROWS(relu_forward);
+template <class T>
+void relu_backward(benchmark::State& state) {
+  run_activation_backward<T>(state, kernels::Activation::relu);
+}
+TRIREME_BENCHMARK_ROWS(relu_backward);
+
+// T5's: a gate of GeLU's tanh form.
+template <class T>
+void gated_forward(benchmark::State& state) {
+  const index_t rows = state.range(0);
+  const auto z = normals<T>("z", rows, 2 * kFfn), y = normals<T>("y", rows, kFfn);
+  const double bytes = 3.0 * sizeof(T) * static_cast<double>(rows * kFfn);
+  run_memory_bound(state, bytes, [&](const Exec& exec) {
+    kernels::gated_forward<T>(exec, kernels::Activation::gelu_tanh,
+                              matrix(z, rows, 2 * kFfn), matrix(y, rows, kFfn));
+  });
+}
+TRIREME_BENCHMARK_ROWS(gated_forward);
+template <class T>
+void gated_backward(benchmark::State& state) {
+  const index_t rows = state.range(0);
+  const auto z = normals<T>("z", rows, 2 * kFfn), d_y = normals<T>("dy", rows, kFfn),
+             d_z = normals<T>("dz", rows, 2 * kFfn);
+  const double bytes = 5.0 * sizeof(T) * static_cast<double>(rows * kFfn);
+  run_memory_bound(state, bytes, [&](const Exec& exec) {
+    kernels::gated_backward<T>(exec, kernels::Activation::gelu_tanh,
+                               matrix(d_y, rows, kFfn), matrix(z, rows, 2 * kFfn),
+                               matrix(d_z, rows, 2 * kFfn));
+  });
+}
+TRIREME_BENCHMARK_ROWS(gated_backward);
 
 DeviceArray<std::int32_t> token_ids(index_t rows) {
   DeviceArray<std::int32_t> ids("ids", rows);

@@ -18,7 +18,7 @@
 #include "kernels/epilogue.hpp"
 #include "kernels/gemm_reference.hpp"
 #include "kernels/initialize.hpp"
-#include "kernels/layer_norm.hpp"
+#include "kernels/norm.hpp"
 
 namespace trireme::check::checks {
 
@@ -266,8 +266,9 @@ std::string layer_norm(const Exec& exec) {
   const Numbers<float> x(exec, "x", rows, h), gamma(exec, "gamma", 1, h),
       beta(exec, "beta", 1, h), y(exec, "", rows, h), mean(exec, "", 1, rows),
       rstd(exec, "", 1, rows);
-  kernels::layer_norm_forward<float>(exec, x.in(), gamma.vector_in(), beta.vector_in(),
-                                     epsilon, y.matrix(), mean.vector(), rstd.vector());
+  kernels::norm_forward<float>(exec, kernels::NormKind::layernorm, x.in(),
+                               gamma.vector_in(), beta.vector_in(), epsilon, y.matrix(),
+                               mean.vector(), rstd.vector());
   const auto xs = x.values(), gs = gamma.values(), bs = beta.values();
   std::vector<double> expected(xs.size());
   for (std::size_t r = 0; r < rows; ++r) {
@@ -292,7 +293,8 @@ std::string gelu(const Exec& exec) {
   const Numbers<float> x(exec, "x", rows, f), bias(exec, "bias", 1, f),
       y(exec, "", rows, f);
   kernels::apply_epilogue<float>(
-      exec, x.in(), {.bias = bias.vector_in(), .activation = kernels::Activation::gelu},
+      exec, x.in(),
+      {.bias = bias.vector_in(), .activation = kernels::Activation::gelu_tanh},
       y.matrix());
   const auto xs = x.values(), bs = bias.values();
   std::vector<double> expected(xs.size());

@@ -22,9 +22,9 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/types.hpp"
+#include "kernels/impl/activation.hpp"
 #include "kernels/impl/decode_attention.hpp"
 #include "kernels/impl/decode_tiles.hpp"
-#include "kernels/impl/gelu.hpp"
 #include "kernels/impl/held_piece.hpp"
 #include "kernels/impl/pieces.hpp"
 #include "kernels/impl/rows.hpp"
@@ -642,7 +642,7 @@ struct DecodeLinear {
                  (from[2 * kWarpThreads] + from[3 * kWarpThreads]);
       });
       const A z = warp.sum(sum) + ends.bias[e];
-      const A y = (of.output.has_gelu ? gelu<T>(z) : z) + ends.beside[e];
+      const A y = (of.output.has_gelu ? gelu_tanh<T>(z) : z) + ends.beside[e];
       warp.for_each_lane([&](int lane, int) {
         if (lane == 0 && ends.result[e] != nullptr) *ends.result[e] = static_cast<T>(y);
       });
@@ -660,6 +660,9 @@ void check(const DecodeInput<T>& input, const View2<const T>& weight,
   TRIREME_REQUIRE(rows <= kDecodeRows && in > 0, "kernels::{}: {} of {}, {} at most",
                   kName, format_plural(rows, "row"), format_plural(in, "column"),
                   kDecodeRows);
+  TRIREME_REQUIRE(
+      output.activation == Activation::none || output.activation == Activation::gelu_tanh,
+      "kernels::{}: of the activations it has GeLU's tanh form alone", kName);
   if (input.tiles.extent(0) > 0) {
     const index_t least = decode_attention_scratch_elements(input.texts, input.heads);
     TRIREME_REQUIRE(input.texts.count == rows &&
@@ -733,7 +736,7 @@ Problem<T> problem_of(const DecodeInput<T>& input, const View2<const T>& weight,
   to.v = output.v.data();
   to.columns = static_cast<int>(output.y.extent(1));
   to.kv_columns = static_cast<int>(output.k.extent(1));
-  to.has_gelu = output.activation == Activation::gelu;
+  to.has_gelu = output.activation == Activation::gelu_tanh;
   return of;
 }
 

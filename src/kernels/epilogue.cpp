@@ -1,9 +1,14 @@
-// kernels/epilogue.cpp — see epilogue.hpp.
+// kernels/epilogue.cpp — bias, activation and residual of a product, in one pass over it.
+//
+// A host goes over a row once for each of them, since compilers make no vectors of a loop
+// that decides; the row is in the nearest cache. A GPU's thread does all to a piece at
+// once. The activation is known to the compiler: one that is not asked for would take the
+// registers of all.
 #include "kernels/epilogue.hpp"
 
 #include "base/error.hpp"
 #include "kernels/gemm_reference.hpp"
-#include "kernels/impl/gelu.hpp"
+#include "kernels/impl/activation.hpp"
 #include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
 
@@ -30,11 +35,10 @@ struct RowsOf {
 
 // A row's epilogue: `to` from `from`, with what is kept of it in z, if anything. A sum
 // with the bias is rounded as it is stored before it goes on.
-template <class T>
+template <Activation kActivation, class T>
 KOKKOS_FORCEINLINE_FUNCTION void epilogue_of_row(const HostRow& team, index_t f,
-                                                 bool has_gelu, const T* bias,
-                                                 const T* add, const T* from, T* z,
-                                                 T* to) {
+                                                 const T* bias, const T* add,
+                                                 const T* from, T* z, T* to) {
   using A = Accumulator<T>;
   if (bias != nullptr) {
     T* const sum = z != nullptr ? z : to;
@@ -44,9 +48,9 @@ KOKKOS_FORCEINLINE_FUNCTION void epilogue_of_row(const HostRow& team, index_t f,
   } else if (z != nullptr && z != from) {
     for_each_lanes(team, f, [=](auto j) { write(z, j, read<A>(from, j)); });
   }
-  if (has_gelu) {
+  if constexpr (kActivation != Activation::none) {
     for_each_lanes(team, f, [=](auto j) {
-      write(to, j, mapped(read<A>(from, j), [](A value) { return gelu<T>(value); }));
+      write(to, j, mapped(read<A>(from, j), Activated<kActivation, T>()));
     });
   } else if (add != nullptr) {
     for_each_lanes(team, f,
@@ -57,11 +61,10 @@ KOKKOS_FORCEINLINE_FUNCTION void epilogue_of_row(const HostRow& team, index_t f,
 }
 
 // In one loop: threads have no vectors that a branch would spoil.
-template <class T>
+template <Activation kActivation, class T>
 KOKKOS_FORCEINLINE_FUNCTION void epilogue_of_row(const TeamRow& team, index_t f,
-                                                 bool has_gelu, const T* bias,
-                                                 const T* add, const T* from, T* z,
-                                                 T* to) {
+                                                 const T* bias, const T* add,
+                                                 const T* from, T* z, T* to) {
   using A = Accumulator<T>;
   const bool has_z = bias == nullptr && z == from;
   for_each_lanes(team, f, [=](auto j) {
@@ -71,13 +74,37 @@ KOKKOS_FORCEINLINE_FUNCTION void epilogue_of_row(const TeamRow& team, index_t f,
                      [](A sum) { return static_cast<A>(static_cast<T>(sum)); });
     }
     if (z != nullptr && !has_z) write(z, j, value);
-    if (has_gelu) {
-      value = mapped(value, [](A one) { return gelu<T>(one); });
+    if constexpr (kActivation != Activation::none) {
+      value = mapped(value, Activated<kActivation, T>());
     } else if (add != nullptr) {
       value = value + read<A>(add, j);
     }
     write(to, j, value);
   });
+}
+
+template <Activation kActivation, class T>
+void launch_epilogue(const Exec& exec, View2<const T> product,
+                     const Epilogue<T>& epilogue, View2<T> y, PassOf pass) {
+  const auto f = static_cast<index_t>(y.extent(1));
+  const RowsOf<const T> in(product), residual(epilogue.residual);
+  const RowsOf<T> kept(epilogue.pre_activation), out(y);
+  const T* const bias = epilogue.bias.extent(0) == 0 ? nullptr : epilogue.bias.data();
+  ColumnsOfRows columns(f, in.data, residual.data, kept.data, out.data, bias);
+  columns.has_pieces = columns.has_pieces && in.goes_on_in_pieces() &&
+                       residual.goes_on_in_pieces() && kept.goes_on_in_pieces() &&
+                       out.goes_on_in_pieces();
+  const index_t bytes = pass == PassOf::product
+                            ? 0
+                            : bytes_of(product, epilogue.bias, epilogue.residual,
+                                       epilogue.pre_activation, y);
+  launch_rows(
+      exec, {"trireme::kernels::apply_epilogue", {.bytes = bytes}},
+      static_cast<index_t>(y.extent(0)), columns,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+        epilogue_of_row<kActivation, T>(team, f, bias, residual.row(row), in.row(row),
+                                        kept.row(row), out.row(row));
+      });
 }
 
 }  // namespace
@@ -108,24 +135,9 @@ void apply_epilogue(const Exec& exec, View2<const T> product, const Epilogue<T>&
   require_extents("apply_epilogue", "product", product, rows, f);
   require_epilogue(epilogue, y);
 
-  const RowsOf<const T> in(product), residual(epilogue.residual);
-  const RowsOf<T> kept(epilogue.pre_activation), out(y);
-  const T* const bias = epilogue.bias.extent(0) == 0 ? nullptr : epilogue.bias.data();
-  const bool has_gelu = epilogue.activation == Activation::gelu;
-  ColumnsOfRows columns(f, in.data, residual.data, kept.data, out.data, bias);
-  columns.has_pieces = columns.has_pieces && in.goes_on_in_pieces() &&
-                       residual.goes_on_in_pieces() && kept.goes_on_in_pieces() &&
-                       out.goes_on_in_pieces();
-  const index_t bytes = pass == PassOf::product
-                            ? 0
-                            : bytes_of(product, epilogue.bias, epilogue.residual,
-                                       epilogue.pre_activation, y);
-  launch_rows(
-      exec, {"trireme::kernels::apply_epilogue", {.bytes = bytes}}, rows, columns,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
-        epilogue_of_row<T>(team, f, has_gelu, bias, residual.row(row), in.row(row),
-                           kept.row(row), out.row(row));
-      });
+  with_activation(epilogue.activation, [&](auto activation) {
+    launch_epilogue<decltype(activation)::value>(exec, product, epilogue, y, pass);
+  });
 }
 
 template <class T>

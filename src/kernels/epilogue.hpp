@@ -2,11 +2,12 @@
 // products whose library cannot do it, and the reference for those whose library can.
 //
 //   z = product + bias;   y = activation(z) + residual.
-// Saved for backward: z, the pre-activation with its bias. docs/math/gelu.md
+// Saved for backward: z, the pre-activation with its bias. docs/math/activation.md
 #ifndef TRIREME_KERNELS_EPILOGUE_HPP_
 #define TRIREME_KERNELS_EPILOGUE_HPP_
 
 #include "base/exec.hpp"
+#include "kernels/activation.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/gemm_reference.hpp"
 

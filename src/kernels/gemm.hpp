@@ -13,6 +13,7 @@
 
 #include "base/exec.hpp"
 #include "kernels/accumulate.hpp"
+#include "kernels/activation.hpp"
 #include "kernels/few_rows.hpp"
 
 namespace trireme::kernels {
@@ -61,7 +62,6 @@ void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& 
 }
 
 // What else is done with x W^T before y is stored. Views without elements are left out.
-enum class Activation { none, gelu };
 template <class T>
 struct Epilogue {
   View1<const T> bias{};      // (out)

@@ -6,10 +6,11 @@
 // proposes; it is looked up once.
 //
 // An Epilogue (kernels/gemm.hpp) is cuBLASLt's where it has one and the table does not
-// say otherwise, and a GeLU only where the table says so: cuBLASLt takes it before z is
-// rounded, so that one which is made again from z (memory.recompute: selective) has other
-// bits, and is faster on some devices only. Else the product is followed by the pass of
-// kernels/epilogue.hpp.
+// say otherwise, and a GeLU, of the tanh form, only where the table says so: cuBLASLt
+// takes it before z is rounded, so that one which is made again from z (memory.recompute:
+// selective) has other bits, and is faster on some devices only. Else the product is
+// followed by the pass of kernels/epilogue.hpp. So it is for other activations: cuBLASLt
+// has no erf and no tanh, and where it does a ReLU it keeps its signs in place of z.
 #include "base/error.hpp"
 #include "kernels/epilogue.hpp"
 #include "kernels/gemm.hpp"
@@ -87,21 +88,30 @@ bool fused_forward(const Exec& exec, const ProductShape& product, const Kernel& 
   return true;
 }
 
-// z by one product, then its GeLU; in one where the table says so. A plan counts two:
-// what times may decide, it does not know.
+// z with its GeLU by one product, where the table says so. A plan counts two: what times
+// may decide, it does not know.
 template <class T>
-void forward_with_gelu(const Exec& exec, const GemmShape& shape, View2<const T> x,
+bool forward_with_gelu(const Exec& exec, const GemmShape& shape, View2<const T> x,
                        const WeightOperand<T>& weight, const Epilogue<T>& epilogue,
                        View2<T> y) {
   const ProductShape product = impl::forward_shape(shape, x, weight.rows, epilogue, y);
   impl::count_product(exec, product);
   const bool is_product = shape.m > 0 && shape.n > 0 && shape.k > 0;
-  if (is_product && !exec.is_shape_only() &&
-      fused_forward(exec, product, fused_kernel(shape, x, weight, epilogue, y), x,
-                    weight.rows, epilogue, y)) {
+  return is_product && !exec.is_shape_only() &&
+         fused_forward(exec, product, fused_kernel(shape, x, weight, epilogue, y), x,
+                       weight.rows, epilogue, y);
+}
+
+// z by one product, then its activation.
+template <class T>
+void forward_with_activation(const Exec& exec, const GemmShape& shape, View2<const T> x,
+                             const WeightOperand<T>& weight, const Epilogue<T>& epilogue,
+                             View2<T> y) {
+  if (epilogue.activation == Activation::gelu_tanh &&
+      forward_with_gelu(exec, shape, x, weight, epilogue, y)) {
     return;
   }
-  const View2<T> z = product.ld_kept > 0 ? epilogue.pre_activation : y;
+  const View2<T> z = epilogue.pre_activation.extent(0) > 0 ? epilogue.pre_activation : y;
   linear_forward<T>(exec, x, weight, Epilogue<T>{.bias = epilogue.bias}, z);
   apply_epilogue<T>(exec, z, Epilogue<T>{.activation = epilogue.activation}, y);
 }
@@ -114,8 +124,8 @@ void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& 
   if constexpr (sizeof(T) == 2) {  // what tensor cores multiply
     require_epilogue(epilogue, y);
     const GemmShape shape = gemm_shape(Transpose::no, Transpose::yes, x, weight.rows, y);
-    if (epilogue.activation == Activation::gelu) {
-      forward_with_gelu(exec, shape, x, weight, epilogue, y);
+    if (epilogue.activation != Activation::none) {
+      forward_with_activation(exec, shape, x, weight, epilogue, y);
       return;
     }
     const ProductShape product = impl::forward_shape(shape, x, weight.rows, epilogue, y);

@@ -186,7 +186,7 @@ class ProductTrials final : public GemmTrials {
       status = run_product(first_pass_, first_algorithm_, false, first);
       Epilogue<T> rest;
       if (shape.has_gelu) {
-        rest.activation = Activation::gelu;
+        rest.activation = Activation::gelu_tanh;
       } else {
         if (shape.has_bias) {
           rest.bias = View1<const T>(operands_.bias, extent(shape.n));

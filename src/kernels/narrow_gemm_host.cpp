@@ -22,8 +22,8 @@
 
 #include "base/error.hpp"
 #include "kernels/epilogue.hpp"
+#include "kernels/impl/activation.hpp"
 #include "kernels/impl/amx_gemm.hpp"
-#include "kernels/impl/gelu.hpp"
 #include "kernels/impl/narrow_gemm.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/impl/thread_count.hpp"
@@ -279,14 +279,27 @@ void amx_product(const Exec& exec, State& state, const FusedProduct<bf16>& task)
          });
 }
 
-// The same function of an element as in gelu_forward(), so that what is made again has
-// the same bits.
-template <class T>
-void gelu_of_row(const T* z, T* y, index_t count) {
+// The same function of an element as in activation_forward(), so that what is made again
+// has the same bits.
+template <Activation kActivation, class T>
+void activate_row(const T* z, T* y, index_t count) {
   TRIREME_INDEPENDENT_ITERATIONS
   for (index_t j = 0; j < count; ++j) {
-    y[j] = static_cast<T>(gelu<T>(static_cast<float>(z[j])));
+    y[j] = static_cast<T>(activated<kActivation, T>(static_cast<float>(z[j])));
   }
+}
+
+template <class T>
+auto row_function(Activation activation) {
+  using Function = decltype(FusedProduct<T>::activate);
+  return with_activation(activation, [](auto which) -> Function {
+    constexpr Activation kActivation = decltype(which)::value;
+    if constexpr (kActivation == Activation::none) {
+      return nullptr;
+    } else {
+      return activate_row<kActivation, T>;
+    }
+  });
 }
 
 }  // namespace
@@ -382,7 +395,7 @@ FusedProduct<T> forward_task(const Product& product, const View2<const T>& x,
           .ld_residual = leading(epilogue.residual),
           .pre_activation = data_of(epilogue.pre_activation),
           .ld_pre_activation = leading(epilogue.pre_activation),
-          .activate = epilogue.activation == Activation::gelu ? gelu_of_row<T> : nullptr};
+          .activate = row_function<T>(epilogue.activation)};
 }
 
 }  // namespace

@@ -3,12 +3,17 @@
 
 #include "base/error.hpp"
 #include "base/types.hpp"
-#include "kernels/layer_norm.hpp"
+#include "kernels/norm.hpp"
 #include "kernels/residual_norm.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/param_registry.hpp"
 
 namespace trireme::nn {
+namespace {
+
+constexpr kernels::NormKind kKind = kernels::NormKind::layernorm;
+
+}  // namespace
 
 template <class T>
 LayerNorm<T>::LayerNorm(const Builder<T>& builder, const std::string& name, index_t h)
@@ -44,8 +49,8 @@ template <class T>
 void LayerNorm<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                            Saved& saved) const {
   saved = statistics(context, x);
-  kernels::layer_norm_forward<T>(context.exec, x, weight_.vector(), bias_.vector(),
-                                 kLayerNormEpsilon, y, saved.mean, saved.rstd);
+  kernels::norm_forward<T>(context.exec, kKind, x, weight_.vector(), bias_.vector(),
+                           kLayerNormEpsilon, y, saved.mean, saved.rstd);
 }
 
 template <class T>
@@ -65,8 +70,8 @@ void LayerNorm<T>::forward_residual(const Context& context,
                                     View2<const T> residual, View2<T> sum, View2<T> y,
                                     Saved& saved) const {
   saved = statistics(context, as_const(sum));
-  kernels::residual_norm_forward<T>(context.exec, dropout, context.step, branch, bias,
-                                    residual, weight_.vector(), bias_.vector(),
+  kernels::residual_norm_forward<T>(context.exec, kKind, dropout, context.step, branch,
+                                    bias, residual, weight_.vector(), bias_.vector(),
                                     kLayerNormEpsilon, sum, y, saved.mean, saved.rstd);
 }
 
@@ -77,8 +82,8 @@ void LayerNorm<T>::forward_again(const Context& context, const Values& values,
   const auto rows = static_cast<index_t>(saved.x.extent(0));
   const auto mean = context.scratch.vector<Accumulator<T>>(Category::norm, rows);
   const auto rstd = context.scratch.vector<Accumulator<T>>(Category::norm, rows);
-  kernels::layer_norm_forward<T>(context.exec, saved.x, values.weight, values.bias,
-                                 kLayerNormEpsilon, y, mean, rstd);
+  kernels::norm_forward<T>(context.exec, kKind, saved.x, values.weight, values.bias,
+                           kLayerNormEpsilon, y, mean, rstd);
 }
 
 template <class T>
@@ -88,9 +93,9 @@ typename LayerNorm<T>::Partials LayerNorm<T>::backward(const Context& context,
                                                        View2<const T> d_residual,
                                                        View2<T> d_x) const {
   const Partials partials = take_partials(context, saved.x);
-  kernels::layer_norm_backward<T>(context.exec, d_y, saved.x, weight_.vector(),
-                                  as_const(saved.mean), as_const(saved.rstd), d_residual,
-                                  d_x, partials);
+  kernels::norm_backward<T>(context.exec, kKind, d_y, saved.x, weight_.vector(),
+                            as_const(saved.mean), as_const(saved.rstd), d_residual, d_x,
+                            partials);
   return partials;
 }
 
@@ -99,8 +104,8 @@ typename LayerNorm<T>::Partials LayerNorm<T>::backward_residual(
     const Context& context, const BranchGradient<T>& branch, View2<const T> d_y,
     const Saved& saved, View2<const T> d_residual, View2<T> d_sum) const {
   const Partials partials = take_partials(context, saved.x);
-  kernels::residual_norm_backward<T>(context.exec, branch.dropout, context.step, d_y,
-                                     saved.x, weight_.vector(), as_const(saved.mean),
+  kernels::residual_norm_backward<T>(context.exec, kKind, branch.dropout, context.step,
+                                     d_y, saved.x, weight_.vector(), as_const(saved.mean),
                                      as_const(saved.rstd), d_residual, d_sum,
                                      branch.d_branch, partials, branch.bias_partials);
   return partials;
@@ -110,9 +115,9 @@ template <class T>
 void LayerNorm<T>::backward_input(const Context& context, View2<const T> d_y,
                                   const Saved& saved, View2<const T> d_residual,
                                   View2<T> d_x) const {
-  kernels::layer_norm_backward_input<T>(context.exec, d_y, saved.x, weight_.vector(),
-                                        as_const(saved.mean), as_const(saved.rstd),
-                                        d_residual, d_x);
+  kernels::norm_backward_input<T>(context.exec, kKind, d_y, saved.x, weight_.vector(),
+                                  as_const(saved.mean), as_const(saved.rstd), d_residual,
+                                  d_x);
 }
 
 template <class T>
@@ -121,15 +126,15 @@ void LayerNorm<T>::backward_weight(const Context& context, View2<const T> d_y,
   const ArenaScope scope(context.scratch);
   const auto h = static_cast<index_t>(d_y.extent(1));
   const auto partial = context.scratch.vector<Accumulator<T>>(
-      Category::gradient, kernels::layer_norm_scratch_elements(h));
+      Category::gradient, kernels::norm_scratch_elements(h));
   const kernels::Accumulate accumulate = weight_.begin_gradient();
   TRIREME_REQUIRE(bias_.begin_gradient() == accumulate,
                   "the gradients of '{}' and '{}' are written together", weight_.name(),
                   bias_.name());
   weight_.visit_gradient_type([&]<class G>(std::type_identity<G>) {
-    kernels::layer_norm_backward_weight<T, G>(
-        context.exec, d_y, saved.x, as_const(saved.mean), as_const(saved.rstd), partial,
-        accumulate, weight_.template vector_gradient<G>(),
+    kernels::norm_backward_weight<T, G>(
+        context.exec, kKind, d_y, saved.x, as_const(saved.mean), as_const(saved.rstd),
+        partial, accumulate, weight_.template vector_gradient<G>(),
         bias_.template vector_gradient<G>());
   });
 }

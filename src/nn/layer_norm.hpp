@@ -10,7 +10,7 @@
 #include "base/types.hpp"
 #include "kernels/decode_linear.hpp"
 #include "kernels/dropout.hpp"
-#include "kernels/layer_norm.hpp"
+#include "kernels/norm.hpp"
 #include "nn/context.hpp"
 #include "nn/weight_gradients.hpp"
 #include "tensor/param_buffer.hpp"

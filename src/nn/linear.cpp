@@ -68,7 +68,7 @@ void ColumnParallelLinear<T>::forward_gelu(const Context& context, View2<const T
                                            View2<T> z, View2<T> y) const {
   forward(context, x,
           kernels::Epilogue<T>{.bias = bias_.vector(),
-                               .activation = kernels::Activation::gelu,
+                               .activation = kernels::Activation::gelu_tanh,
                                .pre_activation = z},
           y);
 }

@@ -3,8 +3,8 @@
 
 #include "base/exec.hpp"
 #include "base/timers.hpp"
+#include "kernels/activation.hpp"
 #include "kernels/decode_linear.hpp"
-#include "kernels/gelu.hpp"
 #include "kernels/reductions.hpp"
 #include "tensor/arena.hpp"
 
@@ -52,7 +52,7 @@ void Mlp<T>::decode(const Context& context, const kernels::DecodeInput<T>& input
   const ArenaScope scope(context.scratch);
   kernels::DecodeOutput<T> activation;
   activation.y = context.scratch.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
-  activation.activation = kernels::Activation::gelu;
+  activation.activation = kernels::Activation::gelu_tanh;
   fc1_.decode(context, input, activation);
   kernels::DecodeInput<T> activated;
   activated.rows = activation.y;
@@ -72,9 +72,9 @@ comm::Request Mlp<T>::start_backward_input(const Context& context, View2<const T
       fc1_.out_tp());
   fc2_.backward_input(context, held.d_y,
                       held.d_pre_activation);  // of the activation, for now
-  kernels::gelu_backward<T>(context.exec, as_const(held.d_pre_activation),
-                            as_const(saved.pre_activation), held.d_pre_activation,
-                            held.fc1_bias_partials);
+  kernels::activation_backward<T>(
+      context.exec, kernels::Activation::gelu_tanh, as_const(held.d_pre_activation),
+      as_const(saved.pre_activation), held.d_pre_activation, held.fc1_bias_partials);
   return fc1_.start_backward_input(context, as_const(held.d_pre_activation), d_x);
 }
 
@@ -87,7 +87,8 @@ void Mlp<T>::backward_weight(const Context& context, const Saved& saved, const H
   View2<T> activation = saved.activation;
   if (context.recompute.selective) {
     activation = context.scratch.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
-    kernels::gelu_forward<T>(context.exec, as_const(saved.pre_activation), activation);
+    kernels::activation_forward<T>(context.exec, kernels::Activation::gelu_tanh,
+                                   as_const(saved.pre_activation), activation);
   }
   fc2_.backward_weight(context, held.d_y, as_const(activation));
   fc1_.backward_weight(context, as_const(held.d_pre_activation), std::move(x));

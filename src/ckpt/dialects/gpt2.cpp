@@ -19,7 +19,7 @@ namespace trireme::ckpt {
 namespace {
 
 constexpr const char* kGpt2Prefix = "transformer.";
-// LayerNorm's epsilon of every model here (kernels/layer_norm.hpp is given it by nn).
+// LayerNorm's epsilon of every model here (kernels/norm.hpp is given it by nn).
 constexpr double kGpt2NormEpsilon = 1e-5;
 
 void check_gpt2_architecture(const nlohmann::json& json, ConfigFields& fields) {

@@ -59,8 +59,9 @@ ProductShape forward_shape(const GemmShape& shape, const View2<const T>& x,
   ProductShape product =
       product_shape(Transpose::no, Transpose::yes, shape, x, weight, y);
   product.has_bias = epilogue.bias.extent(0) > 0;
-  product.has_gelu = epilogue.activation == Activation::gelu;
-  if (epilogue.pre_activation.extent(0) > 0) {
+  // Other activations are no library's.
+  product.has_gelu = epilogue.activation == Activation::gelu_tanh;
+  if (product.has_gelu && epilogue.pre_activation.extent(0) > 0) {
     product.ld_kept = leading_of(epilogue.pre_activation);
   }
   if (epilogue.residual.extent(0) > 0) {

@@ -1,12 +1,14 @@
-// kernels/impl/vector_math.hpp — exp and log without branches and without calls, so
-// that a loop over a row vectorises at plain -O3 (no compiler may vectorise std::exp
-// without -ffast-math) and every lane gives the same bits wherever a row is cut.
+// kernels/impl/vector_math.hpp — exp, log and the normal distribution's tail without
+// branches and without calls, so that a loop over a row vectorises at plain -O3 (no
+// compiler may vectorise std::exp without -ffast-math) and every lane gives the same bits
+// wherever a row is cut.
 //
 // float: own minimax polynomials (Remez, relative error), argument reduction after Cody &
-// Waite. Errors over the whole range: exp 0.9 (1.16 without fused multiply-adds), log 0.8
-// ulp (swept by tests/unit/kernels/test_vector_math.cpp). exp is 0 where it is below the
-// smallest normal number, 2^-126; NaN stays NaN. double: the library's functions, for
-// gradient checks.
+// Waite. Errors over the whole range: exp 0.9 (1.16 without fused multiply-adds), log
+// 0.8, the tail 6 ulp (70) and what is before it 2 ulp (swept by
+// tests/unit/kernels/test_vector_math.cpp). exp is 0 where it is below the smallest
+// normal number, 2^-126; NaN stays NaN. double: the library's functions, for gradient
+// checks.
 #ifndef TRIREME_KERNELS_IMPL_VECTOR_MATH_HPP_
 #define TRIREME_KERNELS_IMPL_VECTOR_MATH_HPP_
 
@@ -55,17 +57,21 @@ KOKKOS_FORCEINLINE_FUNCTION float exp_tail(float r) {
   return multiply_add(q, r, 0.5f);
 }
 
-}  // namespace detail
-
-KOKKOS_FORCEINLINE_FUNCTION float vector_exp(float x) {
-  const detail::ReducedExp e = detail::reduce_exp(x);
-  const float p = multiply_add(multiply_add(detail::exp_tail(e.r), e.r, 1.0f), e.r, 1.0f);
+// exp of x, of which e was made.
+KOKKOS_FORCEINLINE_FUNCTION float exp_of_reduced(float x, const ReducedExp& e) {
+  const float p = multiply_add(multiply_add(exp_tail(e.r), e.r, 1.0f), e.r, 1.0f);
   // Times 2^n: n is added to the exponent. What comes out where x is out of range (or
   // NaN, which the sum below brings back) is not used.
   float y = Kokkos::bit_cast<float>(Kokkos::bit_cast<std::uint32_t>(p) + (e.n << 23));
   y = multiply_add(x, 0.0f, y);
   y = x < -87.3365f ? 0.0f : y;
   return x > 88.72283f ? Kokkos::Experimental::infinity_v<float> : y;
+}
+
+}  // namespace detail
+
+KOKKOS_FORCEINLINE_FUNCTION float vector_exp(float x) {
+  return detail::exp_of_reduced(x, detail::reduce_exp(x));
 }
 
 KOKKOS_FORCEINLINE_FUNCTION float vector_log(float x) {
@@ -134,6 +140,54 @@ KOKKOS_FORCEINLINE_FUNCTION A quotient_for(A a, A b) {
 #else
   return a / b;
 #endif
+}
+
+namespace detail {
+
+// exp(-t^2 / 2). A host takes what t^2 loses as it is rounded into the reduced argument,
+// where processors can tell: else the exponent of exp(-72) would be wrong by 4e-6.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION float exp_of_half_square(float t) {
+  const float square = t * t;
+#if defined(__CUDA_ARCH__)
+  return exp_for<T>(-0.5f * square);
+#else
+  ReducedExp e = reduce_exp(-0.5f * square);
+  e.r = multiply_add(-0.5f, multiply_add(t, t, -square), e.r);
+  return exp_of_reduced(-0.5f * square, e);
+#endif
+}
+
+}  // namespace detail
+
+// Of the normal distribution, for t >= 0: what it has beyond t, Phi(-t) = erfc(t /
+// sqrt 2) / 2, and exp(-t^2 / 2), of which it is made. 1 - erf(t / sqrt 2) would have no
+// right digit left beyond 5.5.
+template <class A>
+struct NormalTail {
+  A beyond, exponential;
+};
+// Of a kernel over T: see exp_for(). Relative minimax of Phi(-t) exp(t^2 / 2) for t in
+// [0, 13.2], whose coefficients are all positive; t at most 100.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION NormalTail<float> normal_tail(float t) {
+  float above = 0x1.054c68p-8f;
+  above = multiply_add(above, t, 0x1.45b50ep-5f);
+  above = multiply_add(above, t, 0x1.71f01ep-3f);
+  above = multiply_add(above, t, 0x1.bd3400p-2f);
+  above = multiply_add(above, t, 0.5f);
+  float below = 0x1.477becp-7f;
+  below = multiply_add(below, t, 0x1.983ec2p-4f);
+  below = multiply_add(below, t, 0x1.d9b506p-2f);
+  below = multiply_add(below, t, 0x1.311192p+0f);
+  below = multiply_add(below, t, 0x1.aadc2ep+0f);
+  below = multiply_add(below, t, 1.0f);
+  const float exponential = detail::exp_of_half_square<T>(t);
+  return {exponential * quotient_for<T>(above, below), exponential};
+}
+template <class T>
+KOKKOS_INLINE_FUNCTION NormalTail<double> normal_tail(double t) {
+  return {0.5 * Kokkos::erfc(t * 0.7071067811865475244), Kokkos::exp(-0.5 * t * t)};
 }
 
 }  // namespace trireme::kernels

@@ -3,17 +3,17 @@
 
 #include <string>
 
+#include "kernels/activation.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
-#include "kernels/gelu.hpp"
 #include "kernels/gemm_reference.hpp"
 #include "kernels/impl/embedding_chains.hpp"
 #include "kernels/initialize.hpp"
-#include "kernels/layer_norm.hpp"
 #include "kernels/narrow_gemm.hpp"
+#include "kernels/norm.hpp"
 #include "kernels/reductions.hpp"
 #include "kernels/residual_norm.hpp"
 
@@ -74,7 +74,7 @@ TEST_F(Costs, ForwardWithEpilogue) {
     linear_forward<T>(exec_, matrix<const T>(37, 5),
                       WeightOperand<T>(matrix<const T>(64, 5)),
                       {.bias = vector<const T>(64),
-                       .activation = Activation::gelu,
+                       .activation = Activation::gelu_tanh,
                        .pre_activation = matrix<T>(37, 64)},
                       matrix<T>(37, 64));
     return 2.0 * 37 * 64 * 5;
@@ -146,18 +146,30 @@ TEST_F(Costs, Rows) {
   const auto y = matrix<float>(5, 7);
   const auto of_column = vector<const float>(7);
   const auto of_row = vector<const float>(5);
-  layer_norm_forward<float>(exec_, x, of_column, of_column, 1e-5, y, vector<float>(5),
-                            vector<float>(5));
+  norm_forward<float>(exec_, NormKind::layernorm, x, of_column, of_column, 1e-5, y,
+                      vector<float>(5), vector<float>(5));
   expect("layer_norm_forward", 0, 4 * (2 * 35 + 2 * 7 + 2 * 5));
-  layer_norm_backward_input<float>(exec_, x, x, of_column, of_row, of_row, {}, y);
+  norm_backward_input<float>(exec_, NormKind::layernorm, x, x, of_column, of_row, of_row,
+                             {}, y);
   expect("layer_norm_backward_input", 0, 4 * (3 * 35 + 7 + 2 * 5));
   forget();
-  layer_norm_backward_input<float>(exec_, x, x, of_column, of_row, of_row, x, y);
+  norm_backward_input<float>(exec_, NormKind::layernorm, x, x, of_column, of_row, of_row,
+                             x, y);
   expect("layer_norm_backward_input", 0, 4 * (4 * 35 + 7 + 2 * 5));
-  gelu_forward<float>(exec_, x, y);
+  activation_forward<float>(exec_, Activation::gelu_tanh, x, y);
   expect("gelu_forward", 0, 4 * 2 * 35);
-  gelu_backward<float>(exec_, x, x, y, matrix<float>(1, 7));
+  activation_backward<float>(exec_, Activation::gelu_tanh, x, x, y, matrix<float>(1, 7));
   expect("gelu_backward", 0, 4 * (3 * 35 + 7));
+  activation_backward<float>(exec_, Activation::gelu_erf, x, x, y, {});
+  expect("gelu_erf_backward", 0, 4 * 3 * 35);
+  const auto pair = matrix<float>(5, 14);
+  gated_forward<float>(exec_, Activation::relu, pair, y);
+  expect("gated_forward[relu]", 0, 4 * 3 * 35);
+  gated_backward<float>(exec_, Activation::gelu_tanh, x, pair, pair);
+  expect("gated_backward[gelu]", 0, 4 * 5 * 35);
+  norm_forward<float>(exec_, NormKind::rms, x, of_column, {}, 1e-5, y, {},
+                      vector<float>(5));
+  expect("rms_norm_forward", 0, 4 * (2 * 35 + 7 + 5));
   bias_dropout_add_forward<float>(exec_, {.probability = 0.1}, {}, x, of_column, x, y);
   expect("bias_dropout_add_forward", 0, 4 * (3 * 35 + 7));
   forget();
@@ -171,9 +183,9 @@ TEST_F(Costs, Rows) {
 TEST_F(Costs, SumsOfRows) {
   const auto x = matrix<const float>(37, 7);
   const auto of_row = vector<const float>(37);
-  layer_norm_backward_weight<float>(exec_, x, x, of_row, of_row,
-                                    vector<float>(layer_norm_scratch_elements(7)),
-                                    Accumulate::yes, vector<float>(7), vector<float>(7));
+  norm_backward_weight<float>(exec_, NormKind::layernorm, x, x, of_row, of_row,
+                              vector<float>(norm_scratch_elements(7)), Accumulate::yes,
+                              vector<float>(7), vector<float>(7));
   const index_t partial = 4 * 3 * 2 * 7;
   expect("layer_norm_backward_weight[blocks]", 0, 4 * (2 * 259 + 2 * 37) + partial);
   expect("layer_norm_backward_weight[combine]", 0, partial + 4 * 4 * 7);
@@ -196,18 +208,20 @@ TEST_F(Costs, FusedRows) {
   const auto of_column = vector<const float>(7);
   const auto of_row = vector<const float>(37);
   const auto sums = matrix<float>(3, 7);
-  residual_norm_forward<float>(exec_, {.probability = 0.1}, {}, x, of_column, x,
-                               of_column, of_column, 1e-5, y, y, vector<float>(37),
-                               vector<float>(37));
+  residual_norm_forward<float>(exec_, NormKind::layernorm, {.probability = 0.1}, {}, x,
+                               of_column, x, of_column, of_column, 1e-5, y, y,
+                               vector<float>(37), vector<float>(37));
   expect("residual_norm_forward", 0, 4 * (4 * 259 + 3 * 7 + 2 * 37));
-  residual_norm_backward<float>(exec_, {.probability = 0.1}, {}, x, x, of_column, of_row,
-                                of_row, x, y, y, {sums, sums}, sums);
+  residual_norm_backward<float>(exec_, NormKind::layernorm, {.probability = 0.1}, {}, x,
+                                x, of_column, of_row, of_row, x, y, y, {sums, sums},
+                                sums);
   expect("residual_norm_backward", 0, 4 * (5 * 259 + 7 + 2 * 37 + 3 * 21));
   forget();
-  residual_norm_backward<float>(exec_, {}, {}, x, x, of_column, of_row, of_row, x, y, {},
-                                {sums, sums}, sums);
+  residual_norm_backward<float>(exec_, NormKind::layernorm, {}, {}, x, x, of_column,
+                                of_row, of_row, x, y, {}, {sums, sums}, sums);
   expect("residual_norm_backward", 0, 4 * (4 * 259 + 7 + 2 * 37 + 3 * 21));
-  layer_norm_backward<float>(exec_, x, x, of_column, of_row, of_row, x, y, {sums, sums});
+  norm_backward<float>(exec_, NormKind::layernorm, x, x, of_column, of_row, of_row, x, y,
+                       {sums, sums});
   expect("layer_norm_backward", 0, 4 * (4 * 259 + 7 + 2 * 37 + 2 * 21));
   bias_dropout_add_backward<float>(exec_, {.probability = 0.1}, {}, x, y, sums);
   expect("bias_dropout_add_backward", 0, 4 * (2 * 259 + 21));

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "kernels/activation.hpp"
 #include "kernels/epilogue.hpp"
-#include "kernels/gelu.hpp"
 #include "kernels/gemm_reference.hpp"
 #include "kernels/gemm_tuner.hpp"
 #include "kernels/load_products.hpp"
@@ -91,7 +91,8 @@ struct Layer {
   // GeLU of z as it is stored.
   std::vector<unsigned char> made_again() const {
     const Array<bf16> again(kRows * kOut, 0.0);
-    gelu_forward<bf16>(Exec(), z.cmatrix(kRows, kOut), again.matrix(kRows, kOut));
+    activation_forward<bf16>(Exec(), Activation::gelu_tanh, z.cmatrix(kRows, kOut),
+                             again.matrix(kRows, kOut));
     return again.bytes();
   }
 
@@ -99,7 +100,7 @@ struct Layer {
   WeightOperand<bf16> weight() const { return WeightOperand<bf16>(w.cmatrix(kOut, kIn)); }
   Epilogue<bf16> epilogue() const {
     return {.bias = bias.cvector(),
-            .activation = Activation::gelu,
+            .activation = Activation::gelu_tanh,
             .pre_activation = z.matrix(kRows, kOut)};
   }
 };

@@ -99,7 +99,7 @@ struct Layer {
     const test::Array<T> y(rows * out, -7.0);
     DecodeOutput<T> to;
     to.y = y.matrix(rows, out);
-    to.activation = has_gelu ? Activation::gelu : Activation::none;
+    to.activation = has_gelu ? Activation::gelu_tanh : Activation::none;
     if (has_rest) {
       to.bias = bias.cvector();
       to.residual = rows_of<const T>(residual, first, rows, out);

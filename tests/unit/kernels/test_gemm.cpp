@@ -8,8 +8,8 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "kernels/activation.hpp"
 #include "kernels/epilogue.hpp"
-#include "kernels/gelu.hpp"
 #include "kernels/gemm_reference.hpp"
 #include "support/arrays.hpp"
 
@@ -289,24 +289,36 @@ class GemmEpilogueOf : public ::testing::Test {
  protected:
   struct Case {
     const char* name;
-    bool has_bias, has_residual, is_residual_y, has_gelu, keeps_z;
+    bool has_bias, has_residual, is_residual_y;
+    Activation activation;
+    bool keeps_z;
   };
   // No plain array: nvcc does not know its size in a class derived from this one.
-  static constexpr std::array<Case, 9> kCases = {
-      {{"nothing", false, false, false, false, false},
-       {"bias", true, false, false, false, false},
-       {"residual", false, true, false, false, false},
-       {"bias and residual", true, true, false, false, false},
-       {"bias and residual in y", true, true, true, false, false},
-       {"GeLU", false, false, false, true, false},
-       {"bias and GeLU", true, false, false, true, false},
-       {"bias and GeLU of a kept z", true, false, false, true, true},
-       {"GeLU of a kept z", false, false, false, true, true}}};
+  static constexpr std::array<Case, 13> kCases = {
+      {{"nothing", false, false, false, Activation::none, false},
+       {"bias", true, false, false, Activation::none, false},
+       {"residual", false, true, false, Activation::none, false},
+       {"bias and residual", true, true, false, Activation::none, false},
+       {"bias and residual in y", true, true, true, Activation::none, false},
+       {"GeLU", false, false, false, Activation::gelu_tanh, false},
+       {"bias and GeLU", true, false, false, Activation::gelu_tanh, false},
+       {"bias and GeLU of a kept z", true, false, false, Activation::gelu_tanh, true},
+       {"GeLU of a kept z", false, false, false, Activation::gelu_tanh, true},
+       {"bias and GeLU by erf, z kept", true, false, false, Activation::gelu_erf, true},
+       {"ReLU of a kept z", false, false, false, Activation::relu, true},
+       {"bias and ReLU", true, false, false, Activation::relu, false},
+       {"bias and tanh, z kept", true, false, false, Activation::tanh, true}}};
 
   using Forward = void (*)(const Exec&, View2<const T>, const WeightOperand<T>&,
                            const Epilogue<T>&, View2<T>);
 
-  static double gelu(double z) {
+  static double activated(Activation activation, double z) {
+    if (activation == Activation::none) return z;
+    if (activation == Activation::tanh) return std::tanh(z);
+    if (activation == Activation::relu) return std::max(z, 0.0);
+    if (activation == Activation::gelu_erf) {
+      return 0.5 * z * std::erfc(-z / std::sqrt(2.0));
+    }
     const double u = std::sqrt(2 / std::acos(-1.0)) * (z + 0.044715 * z * z * z);
     return 0.5 * z * (1 + std::tanh(u));
   }
@@ -327,7 +339,7 @@ class GemmEpilogueOf : public ::testing::Test {
     if (which.has_residual) {
       epilogue.residual = which.is_residual_y ? y.cview() : residual.cview();
     }
-    if (which.has_gelu) epilogue.activation = Activation::gelu;
+    epilogue.activation = which.activation;
     if (which.keeps_z) epilogue.pre_activation = z.view();
     forward(Exec(), x.cview(), WeightOperand<T>(w.cview()), epilogue, y.view());
 
@@ -347,9 +359,11 @@ class GemmEpilogueOf : public ::testing::Test {
       if (which.keeps_z) {
         ASSERT_NEAR(zs[i], want, bound) << "z, element " << i;
         // Of z as it is stored.
-        ASSERT_NEAR(ys[i], gelu(zs[i]), (u + 8 * sum_u) * (1 + std::abs(zs[i]))) << i;
+        ASSERT_NEAR(ys[i], activated(which.activation, zs[i]),
+                    (u + 8 * sum_u) * (1 + std::abs(zs[i])))
+            << i;
       }
-      ASSERT_NEAR(ys[i], which.has_gelu ? gelu(want) : want, 1.2 * bound) << "y " << i;
+      ASSERT_NEAR(ys[i], activated(which.activation, want), 1.2 * bound) << "y " << i;
     }
   }
 };
@@ -385,13 +399,17 @@ TYPED_TEST(GemmEpilogueOf, ActivationCanBeMadeAgain) {
   const index_t rows = 97, out = 259, in = 131;
   const Array<T> x(random_values(rows * in, 1)), w(random_values(out * in, 2)),
       bias(random_values(out, 3)), y(rows * out), z(rows * out), again(rows * out);
-  linear_forward<T>(Exec(), x.cmatrix(rows, in), WeightOperand<T>(w.cmatrix(out, in)),
-                    {.bias = bias.cvector(),
-                     .activation = Activation::gelu,
-                     .pre_activation = z.matrix(rows, out)},
-                    y.matrix(rows, out));
-  gelu_forward<T>(Exec(), z.cmatrix(rows, out), again.matrix(rows, out));
-  EXPECT_EQ(again.bytes(), y.bytes());
+  for (const Activation activation :
+       {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu}) {
+    linear_forward<T>(Exec(), x.cmatrix(rows, in), WeightOperand<T>(w.cmatrix(out, in)),
+                      {.bias = bias.cvector(),
+                       .activation = activation,
+                       .pre_activation = z.matrix(rows, out)},
+                      y.matrix(rows, out));
+    activation_forward<T>(Exec(), activation, z.cmatrix(rows, out),
+                          again.matrix(rows, out));
+    EXPECT_EQ(again.bytes(), y.bytes());
+  }
 }
 
 TEST(GemmEpilogueErrors, PartsThatDoNotFitAreNamed) {
@@ -409,7 +427,7 @@ TEST(GemmEpilogueErrors, PartsThatDoNotFitAreNamed) {
   EXPECT_THAT([&] { call({.pre_activation = z.matrix(2, 4)}); },
               ThrowsMessage<Error>(HasSubstr("without an activation")));
   EXPECT_THAT(
-      [&] { call({.residual = z.cmatrix(2, 4), .activation = Activation::gelu}); },
+      [&] { call({.residual = z.cmatrix(2, 4), .activation = Activation::gelu_tanh}); },
       ThrowsMessage<Error>(HasSubstr("a residual and an activation")));
 }
 

@@ -64,7 +64,7 @@ TEST(ProductShape, OfALinearLayerWithItsEpilogue) {
   linear_forward<bf16>(exec, matrix<const bf16>(96, 64),
                        WeightOperand<bf16>(matrix<const bf16>(256, 64)),
                        {.bias = View1<const bf16>(nullptr, 256),
-                        .activation = Activation::gelu,
+                        .activation = Activation::gelu_tanh,
                         .pre_activation = matrix<bf16>(96, 256)},
                        matrix<bf16>(96, 256));
   ProductShape expected{.type = DType::bfloat16,

@@ -2,6 +2,11 @@
 // (nearly on a GPU); those have references of their own in double.
 #include "kernels/residual_norm.hpp"
 
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <span>
+
 #include "kernels/impl/residual_norm_reference.hpp"
 #include "support/arrays.hpp"
 
@@ -11,6 +16,23 @@ namespace {
 using test::Array;
 
 constexpr double kResidualNormEpsilon = 1e-5;
+
+// A norm, and whether the branch has a bias; a post-norm, which nothing by-passes, or
+// with a second gradient of y.
+enum class Gradients { by_pass, one, two };
+struct Form {
+  NormKind kind = NormKind::layernorm;
+  bool has_bias = true;
+  Gradients gradients = Gradients::by_pass;
+
+  bool is_layer_norm() const { return kind == NormKind::layernorm; }
+};
+constexpr Form kForms[] = {{},
+                           {NormKind::layernorm, false},
+                           {NormKind::rms, true},
+                           {NormKind::rms, false},
+                           {NormKind::layernorm, true, Gradients::one},
+                           {NormKind::layernorm, true, Gradients::two}};
 
 // What an array holds. It is another's if all bits are.
 struct Output {
@@ -30,8 +52,10 @@ class ResidualNormCase {
  public:
   using A = Accumulator<T>;
 
-  ResidualNormCase(index_t rows_in, index_t h_in, double probability, index_t batch = 1)
-      : rows(rows_in),
+  ResidualNormCase(index_t rows_in, index_t h_in, double probability, index_t batch = 1,
+                   const Form& form_in = {})
+      : form(form_in),
+        rows(rows_in),
         h(h_in),
         desc{.probability = probability,
              .batch = batch,
@@ -45,6 +69,7 @@ class ResidualNormCase {
         beta(test::uniform(h, 5)),
         d_y(test::uniform(rows * h, 6)),
         d_residual(test::uniform(rows * h, 7)),
+        d_y2(test::uniform(rows * h, 9)),
         x1(rows * h, -1.0),
         y(rows * h, -1.0),
         mean(rows, -1.0),
@@ -57,14 +82,23 @@ class ResidualNormCase {
 
   StepStateView step() const { return StepStateView(state_.data()); }
   View2<T> matrix(const Array<T>& array) const { return array.matrix(rows, h); }
+  // Null Views stand for what the form has not.
+  template <class View>
+  View of_layer_norm(const View& view) const {
+    return form.is_layer_norm() ? view : View();
+  }
+  View1<const T> bias_view() const {
+    return form.has_bias ? bias.cvector() : View1<const T>();
+  }
 
   std::vector<Output> forward(const Exec& exec, const Array<T>& to_x1,
                               const Array<T>& from_branch,
                               const Array<T>& from_residual) const {
-    residual_norm_forward<T>(exec, desc, step(), matrix(from_branch), bias.cvector(),
-                             matrix(from_residual), gamma.cvector(), beta.cvector(),
-                             kResidualNormEpsilon, matrix(to_x1), matrix(y),
-                             mean.vector(), rstd.vector());
+    residual_norm_forward<T>(exec, form.kind, desc, step(), matrix(from_branch),
+                             bias_view(), matrix(from_residual), gamma.cvector(),
+                             of_layer_norm(beta.cvector()), kResidualNormEpsilon,
+                             matrix(to_x1), matrix(y), of_layer_norm(mean.vector()),
+                             rstd.vector());
     exec.fence("test");
     return {output_of(to_x1), output_of(y), output_of(mean), output_of(rstd)};
   }
@@ -72,30 +106,39 @@ class ResidualNormCase {
     return forward(exec, x1, branch, residual);
   }
   std::vector<Output> forward_reference() const {
-    residual_norm_forward_reference<T>(Exec(), desc, step(), matrix(branch),
-                                       bias.cvector(), matrix(residual), gamma.cvector(),
-                                       beta.cvector(), kResidualNormEpsilon, matrix(x1),
-                                       matrix(y), mean.vector(), rstd.vector());
+    residual_norm_forward_reference<T>(
+        Exec(), form.kind, desc, step(), matrix(branch), bias_view(), matrix(residual),
+        gamma.cvector(), of_layer_norm(beta.cvector()), kResidualNormEpsilon, matrix(x1),
+        matrix(y), of_layer_norm(mean.vector()), rstd.vector());
     return {output_of(x1), output_of(y), output_of(mean), output_of(rstd)};
   }
 
-  // d_x1 is written to `to`; the sums are added to what is there.
+  // d_x1 is written to `to`; the sums are added to what is there. `beside` is the
+  // gradient that by-passes the norm, or the second one of y.
   std::vector<Output> backward(const Exec& exec, const Array<T>& to,
-                               const Array<T>& from_y, const Array<T>& by_pass) const {
+                               const Array<T>& from_y, const Array<T>& beside) const {
     const bool drops = desc.probability > 0;
     const index_t blocks = partial_count(rows, h);
     const Array<T> d_branch(drops ? rows * h : 0, -1.0);
     const Array<A> gammas(blocks * h, 1e30), betas(blocks * h, 1e30),
         biases(blocks * h, 1e30);
+    const View2<const T> null;
     residual_norm_backward<T>(
-        exec, desc, step(), matrix(from_y), matrix(x1), gamma.cvector(), mean.cvector(),
-        rstd.cvector(), matrix(by_pass), matrix(to),
+        exec, form.kind, desc, step(), matrix(from_y), matrix(x1), gamma.cvector(),
+        of_layer_norm(mean.cvector()), rstd.cvector(),
+        form.gradients == Gradients::by_pass ? matrix(beside) : null, matrix(to),
         drops ? matrix(d_branch) : View2<T>(),
-        {gammas.matrix(blocks, h), betas.matrix(blocks, h)}, biases.matrix(blocks, h));
+        {gammas.matrix(blocks, h), of_layer_norm(betas.matrix(blocks, h))},
+        form.has_bias ? biases.matrix(blocks, h) : View2<A>(),
+        form.gradients == Gradients::two ? matrix(beside) : null);
     std::vector<Output> outputs;
-    for (const Array<A>* partials : {&gammas, &betas, &biases}) {
+    const bool has_sums[3] = {true, form.is_layer_norm(), form.has_bias};
+    const Array<A>* const all[3] = {&gammas, &betas, &biases};
+    for (int i = 0; i < 3; ++i) {
       const Array<A> sums(test::uniform(h, 8));
-      add_partials<A>(exec, partials->cmatrix(blocks, h), Accumulate::yes, sums.vector());
+      if (has_sums[i]) {
+        add_partials<A>(exec, all[i]->cmatrix(blocks, h), Accumulate::yes, sums.vector());
+      }
       exec.fence("test");
       outputs.push_back(output_of(sums));
     }
@@ -103,26 +146,36 @@ class ResidualNormCase {
     outputs.push_back(output_of(drops ? d_branch : to));
     return outputs;
   }
+  const Array<T>& beside() const {
+    return form.gradients == Gradients::two ? d_y2 : d_residual;
+  }
   std::vector<Output> backward(const Exec& exec = Exec()) const {
-    return backward(exec, Array<T>(rows * h, -1.0), d_y, d_residual);
+    return backward(exec, Array<T>(rows * h, -1.0), d_y, beside());
   }
   std::vector<Output> backward_reference() const {
-    const Array<T> d_x1(rows * h, -1.0), d_branch(rows * h, -1.0);
-    const Array<A> scratch(layer_norm_scratch_elements(h), 1e30);
+    const Array<T> d_x1(rows * h, -1.0), d_branch(rows * h, -1.0), both(d_y.values());
+    if (form.gradients == Gradients::two) {
+      bias_dropout_add_forward<T>(Exec(), {}, step(), matrix(d_y), {}, matrix(d_y2),
+                                  matrix(both));
+    }
+    const Array<A> scratch(norm_scratch_elements(h), 1e30);
     const Array<A> sums[3] = {Array<A>(test::uniform(h, 8)),
                               Array<A>(test::uniform(h, 8)),
                               Array<A>(test::uniform(h, 8))};
     residual_norm_backward_reference<T>(
-        Exec(), desc, step(), matrix(d_y), matrix(x1), gamma.cvector(), mean.cvector(),
-        rstd.cvector(), matrix(d_residual), matrix(d_x1), matrix(d_branch),
-        scratch.vector(), sums[0].vector(), sums[1].vector(), sums[2].vector());
+        Exec(), form.kind, desc, step(), matrix(both), matrix(x1), gamma.cvector(),
+        of_layer_norm(mean.cvector()), rstd.cvector(),
+        form.gradients == Gradients::by_pass ? matrix(d_residual) : View2<const T>(),
+        matrix(d_x1), matrix(d_branch), scratch.vector(), sums[0].vector(),
+        of_layer_norm(sums[1].vector()), form.has_bias ? sums[2].vector() : View1<A>());
     return {output_of(sums[0]), output_of(sums[1]), output_of(sums[2]), output_of(d_x1),
             output_of(d_branch)};
   }
 
+  const Form form;
   const index_t rows, h;
   const DropoutDesc desc;
-  const Array<T> branch, bias, residual, gamma, beta, d_y, d_residual;
+  const Array<T> branch, bias, residual, gamma, beta, d_y, d_residual, d_y2;
   const Array<T> x1, y;
   const Array<A> mean, rstd;
 
@@ -173,32 +226,54 @@ void expect_same_backward(const ResidualNormCase<T>& of, const std::vector<Outpu
   expect_same(got[4], want[4], 16 * u, of_rows, "d_branch");
 }
 
+template <class T>
+void expect_bits_of_separate_kernels(const Form& form, index_t rows, index_t h) {
+  for (const double probability : {0.0, 0.3}) {
+    SCOPED_TRACE(::testing::Message() << rows << " x " << h << ", " << probability
+                                      << ", form " << &form - kForms);
+    const ResidualNormCase<T> of(rows, h, probability, 1, form);
+    const auto want_forward = of.forward_reference();
+    expect_same_forward(of, of.forward(), want_forward);
+    const auto want_backward = of.backward_reference();
+    expect_same_backward(of, of.backward(), want_backward);
+  }
+}
+
 // A GPU's threads have whole pieces of 8, 16, ... 64 columns, of some in registers; 1100
 // are more than the words that are drawn at once; of 2000 rows there are as many blocks
 // as there can be, and of unequal size. From 264 columns on a row has several warps,
 // whose threads hold one piece or more, all of them or some; the longest rows are not
 // held.
 TYPED_TEST(ResidualNormOf, BitsOfTheSeparateKernels) {
-  for (const double probability : {0.0, 0.3}) {
-    for (const auto& [rows, h] :
-         {std::pair{1, 1}, {1, 257},   {31, 33},  {33, 31},  {33, 1},   {257, 257},
-          {31, 8},         {31, 16},   {18, 24},  {33, 32},  {21, 40},  {19, 64},
-          {31, 1100},      {2000, 17}, {33, 264}, {21, 520}, {7, 1000}, {19, 776},
-          {5, 1032},       {9, 4096},  {6, 4104}, {3, 8200}, {2, 16392}}) {
-      SCOPED_TRACE(::testing::Message() << rows << " x " << h << ", " << probability);
-      const ResidualNormCase<TypeParam> of(rows, h, probability);
-      const auto want_forward = of.forward_reference();
-      expect_same_forward(of, of.forward(), want_forward);
-      const auto want_backward = of.backward_reference();
-      expect_same_backward(of, of.backward(), want_backward);
+  for (const auto& [rows, h] :
+       {std::pair{1, 1}, {1, 257},   {31, 33},  {33, 31},  {33, 1},   {257, 257},
+        {31, 8},         {31, 16},   {18, 24},  {33, 32},  {21, 40},  {19, 64},
+        {31, 1100},      {2000, 17}, {33, 264}, {21, 520}, {7, 1000}, {19, 776},
+        {5, 1032},       {9, 4096},  {6, 4104}, {3, 8200}, {2, 16392}}) {
+    expect_bits_of_separate_kernels<TypeParam>(kForms[0], rows, h);
+  }
+}
+// The same of other norms, without bias, and of post-norm.
+TYPED_TEST(ResidualNormOf, BitsOfTheSeparateKernelsInEveryForm) {
+  for (const Form& form : std::span(kForms).subspan(1)) {
+    for (const auto& [rows, h] : {std::pair{1, 1},
+                                  {31, 33},
+                                  {31, 16},
+                                  {2000, 17},
+                                  {33, 264},
+                                  {19, 776},
+                                  {9, 4096},
+                                  {3, 8200}}) {
+      expect_bits_of_separate_kernels<TypeParam>(form, rows, h);
     }
   }
 }
 
 template <class T>
-void expect_same_in_place(index_t h, double probability) {
-  SCOPED_TRACE(::testing::Message() << "66 x " << h << ", " << probability);
-  const ResidualNormCase<T> of(66, h, probability, 2);
+void expect_same_in_place(index_t h, double probability, const Form& form) {
+  SCOPED_TRACE(::testing::Message()
+               << "66 x " << h << ", " << probability << ", form " << &form - kForms);
+  const ResidualNormCase<T> of(66, h, probability, 2, form);
   const auto want = of.forward();
   const Array<T> over_branch(of.branch.values());
   EXPECT_EQ(of.forward(Exec(), over_branch, over_branch, of.residual), want);
@@ -206,26 +281,32 @@ void expect_same_in_place(index_t h, double probability) {
   EXPECT_EQ(of.forward(Exec(), over_residual, of.branch, over_residual), want);
 
   const auto gradients = of.backward();
-  const Array<T> over_by_pass(of.d_residual.values());
+  const Array<T> over_by_pass(of.beside().values());
   EXPECT_EQ(of.backward(Exec(), over_by_pass, of.d_y, over_by_pass), gradients);
   const Array<T> over_d_y(of.d_y.values());
-  EXPECT_EQ(of.backward(Exec(), over_d_y, over_d_y, of.d_residual), gradients);
+  EXPECT_EQ(of.backward(Exec(), over_d_y, over_d_y, of.beside()), gradients);
 }
 // By columns, by a warp that holds a row, and by some that do.
 TYPED_TEST(ResidualNormOf, InPlace) {
   for (const double probability : {0.0, 0.3}) {
-    for (const index_t h : {97, 16, 776}) expect_same_in_place<TypeParam>(h, probability);
+    for (const index_t h : {97, 16, 776}) {
+      for (const Form& form : kForms) {
+        expect_same_in_place<TypeParam>(h, probability, form);
+      }
+    }
   }
 }
 
 TYPED_TEST(ResidualNormOf, BitsDoNotDependOnThreads) {
   const test::OneThread one;
   if (!one.exists) GTEST_SKIP() << "needs a host with two threads";
-  const ResidualNormCase<TypeParam> of(257, 333, 0.1);
-  const auto forward = of.forward();
-  const auto backward = of.backward();
-  EXPECT_EQ(of.forward(one.exec), forward);
-  EXPECT_EQ(of.backward(one.exec), backward);
+  for (const Form& form : kForms) {
+    const ResidualNormCase<TypeParam> of(257, 333, 0.1, 1, form);
+    const auto forward = of.forward();
+    const auto backward = of.backward();
+    EXPECT_EQ(of.forward(one.exec), forward);
+    EXPECT_EQ(of.backward(one.exec), backward);
+  }
 }
 
 // Of no rows nothing is read, and the sums of their only block are zero.
@@ -242,8 +323,8 @@ TYPED_TEST(ResidualNormOf, GradientsOfNoRows) {
       const View1<const A> of_no_rows(nullptr, 0);
       const Array<A> gammas(h, 1e30), betas(h, 1e30), biases(h, 1e30);
       residual_norm_backward<T>(
-          Exec(), of.desc, of.step(), none, none, of.gamma.cvector(), of_no_rows,
-          of_no_rows, none, nowhere, probability > 0 ? nowhere : View2<T>(),
+          Exec(), NormKind::layernorm, of.desc, of.step(), none, none, of.gamma.cvector(),
+          of_no_rows, of_no_rows, none, nowhere, probability > 0 ? nowhere : View2<T>(),
           {gammas.matrix(1, h), betas.matrix(1, h)}, biases.matrix(1, h));
       for (const Array<A>* sums : {&gammas, &betas, &biases}) {
         EXPECT_EQ(sums->values(), std::vector<double>(h, 0.0));
@@ -252,25 +333,37 @@ TYPED_TEST(ResidualNormOf, GradientsOfNoRows) {
   }
 }
 
+std::string text_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
 TEST(ResidualNormShapes, WrongShapesAreRefused) {
   const ResidualNormCase<float> of(4, 3, 0.1);
   const Array<float> sums(partial_count(4, 3) * 3);
   const auto partials = sums.matrix(partial_count(4, 3), 3);
-  const auto backward = [&](const View2<float>& d_branch, const View2<float>& bias) {
-    residual_norm_backward<float>(Exec(), of.desc, of.step(), of.matrix(of.d_y),
-                                  of.matrix(of.x1), of.gamma.cvector(), of.mean.cvector(),
-                                  of.rstd.cvector(), of.matrix(of.d_residual),
-                                  of.matrix(of.y), d_branch, {partials, partials}, bias);
+  const auto backward = [&](const View2<float>& d_branch,
+                            const View2<const float>& by_pass, const View2<float>& bias,
+                            const View2<const float>& second) {
+    return text_of([&] {
+      residual_norm_backward<float>(
+          Exec(), NormKind::layernorm, of.desc, of.step(), of.matrix(of.d_y),
+          of.matrix(of.x1), of.gamma.cvector(), of.mean.cvector(), of.rstd.cvector(),
+          by_pass, of.matrix(of.y), d_branch, {partials, partials}, bias, second);
+    });
   };
-  try {
-    backward({}, partials);
-    FAIL() << "a mask, and nowhere to put what passes it";
-  } catch (const std::exception& error) {
-    EXPECT_NE(std::string(error.what()).find("d_branch is (0, 0), expected (4, 3)"),
-              std::string::npos)
-        << error.what();
-  }
-  EXPECT_THROW(backward(of.matrix(of.branch), {}), std::exception);
+  const auto whole = of.matrix(of.branch), by_pass = of.matrix(of.d_residual);
+  EXPECT_THAT(backward({}, by_pass, partials, {}),
+              ::testing::HasSubstr("d_branch is (0, 0), expected (4, 3)"));
+  EXPECT_THAT(
+      backward(whole, {}, {}, {}),
+      ::testing::HasSubstr("without d_residual it is of a layer norm with a bias"));
+  EXPECT_THAT(backward(whole, by_pass, partials, of.matrix(of.d_y2)),
+              ::testing::HasSubstr("of d_residual and d_y2 there is one at most"));
 }
 
 }  // namespace

@@ -1,24 +1,18 @@
-// exp and log over the whole range of float: worst error in units of the last
-// place, special values, and the same bits in a vector loop as alone.
+// exp, log and the normal distribution's tail over the whole range of float: worst error
+// in units of the last place, and special values.
 #include "kernels/impl/vector_math.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
-#include <vector>
+
+#include "support/ulps.hpp"
 
 namespace trireme::kernels {
 namespace {
 
-double ulps(float got, double want) {
-  if (std::isnan(want)) return std::isnan(got) ? 0 : INFINITY;
-  if (static_cast<float>(want) == got) return 0.5;
-  if (!std::isfinite(got)) return INFINITY;
-  int exponent = 0;
-  std::frexp(want, &exponent);
-  return std::abs(got - want) / std::ldexp(1.0, std::max(exponent, -125) - 24);
-}
+using test::ulps;
 
 template <class Own, class Library>
 void sweep(const char* name, double bound, Own own, Library library) {
@@ -53,6 +47,30 @@ TEST(VectorMathErrors, Log) {
   sweep(
       "log", 0.85, [](float x) { return vector_log(x); },
       [](double x) { return std::log(x); });
+}
+
+// The tail for t >= 0, and what is before it, which GeLU has of positive numbers. Below
+// the smallest normal number exp is 0, and so is the tail.
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+constexpr double kTailError = 6;
+#else
+constexpr double kTailError = 70;
+#endif
+TEST(VectorMathErrors, NormalTail) {
+  const auto exact = [](double t) { return 0.5 * std::erfc(t / std::sqrt(2.0)); };
+  constexpr double kEnd = 13.2;
+  sweep(
+      "tail", kTailError,
+      [](float t) { return t >= 0 && t < kEnd ? normal_tail<float>(t).beyond : 0.0f; },
+      [&](double t) { return t >= 0 && t < kEnd ? exact(t) : 0.0; });
+  sweep(
+      "before the tail", 2.1,
+      [](float t) { return t >= 0 && t < 100 ? 1 - normal_tail<float>(t).beyond : 0.0f; },
+      [&](double t) { return t >= 0 && t < 100 ? 1 - exact(t) : 0.0; });
+  EXPECT_EQ(normal_tail<float>(0.0f).beyond, 0.5f);
+  EXPECT_EQ(normal_tail<float>(0.0f).exponential, 1.0f);
+  EXPECT_EQ(normal_tail<float>(14.0f).beyond, 0.0f);
+  EXPECT_TRUE(std::isnan(normal_tail<float>(NAN).beyond));
 }
 
 TEST(VectorMathSpecial, Values) {
