@@ -24,7 +24,7 @@ std::vector<float> initial_values(const std::string& name, const Shape& shape,
   const index_t columns = shape[1];
   const std::uint64_t blocks =
       random::blocks_per_row(static_cast<std::uint64_t>(columns));
-  for (index_t row = 0; row < shape[0]; ++row) {
+  const auto fill_row = [&](index_t row, double std) {
     float* const out = values.data() + row * columns;
     for (index_t column = 0; column < columns; column += 4) {
       const random::Words words =
@@ -34,10 +34,13 @@ std::vector<float> initial_values(const std::string& name, const Shape& shape,
       kernels::box_muller(words.word[0], words.word[1], normals[0], normals[1]);
       kernels::box_muller(words.word[2], words.word[3], normals[2], normals[3]);
       for (index_t k = 0; k < std::min<index_t>(4, columns - column); ++k) {
-        out[column + k] = static_cast<float>(initializer.value * normals[k]);
+        out[column + k] = static_cast<float>(std * normals[k]);
       }
     }
-  }
+  };
+  initializer.visit_rows(0, shape[0], [&](index_t begin, index_t end, double std) {
+    for (index_t row = begin; row < end; ++row) fill_row(row, std);
+  });
   return values;
 }
 

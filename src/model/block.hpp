@@ -10,6 +10,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -114,8 +115,9 @@ class Block {
 template <class T>
 struct Tables {
   struct Table {
-    nn::VocabParallelEmbedding<T> words;
-    std::size_t unit = 0;  // of the registry, that it is in
+    ParamRef<T> weight;
+    std::optional<nn::VocabParallelEmbedding<T>> words;  // of one that is cut by words
+    std::size_t unit = 0;                                // of the registry, that it is in
   };
   // Registers one in a unit of its own, which is returned.
   std::size_t add(const nn::Builder<T>& builder, const SharedTable& table,
@@ -141,6 +143,12 @@ struct Making {
   }
   const typename Tables<T>::Table& table() const {
     return tables.by_name.at(spec().table);
+  }
+  const nn::VocabParallelEmbedding<T>& words() const {
+    TRIREME_REQUIRE(table().words.has_value(),
+                    "'{}', which '{}' uses, is no table of words", spec().table,
+                    spec().name);
+    return *table().words;
   }
 };
 

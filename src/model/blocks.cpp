@@ -26,8 +26,7 @@ class EmbeddingBlock final : public Block<T> {
  public:
   explicit EmbeddingBlock(const Making<T>& making)
       : tokens_(making.blueprint.batch.field("tokens")),
-        embedding_(begin_unit(making), making.blueprint.architecture,
-                   making.table().words) {}
+        embedding_(begin_unit(making), making.blueprint.architecture, making.words()) {}
 
   void set_slot_count(int slots) override { d_out_.resize(extent(slots)); }
 
@@ -78,7 +77,7 @@ class EmbeddingBlock final : public Block<T> {
                     "embedding with positions must own its table",
                     making.spec().name, making.spec().table,
                     blueprint.blocks[owner].name);
-    const bool is_shared = making.table().words.weight().spec().tie != Tie::none;
+    const bool is_shared = making.table().weight.spec().tie != Tie::none;
     if (is_shared) making.builder.registry.begin_unit("position");
     return making.builder;
   }
@@ -179,8 +178,8 @@ class HeadBlock final : public Block<T> {
       : objective_(making.objective()),
         labels_(field(making, &Objective::labels)),
         mask_(field(making, &Objective::mask)),
-        head_(begin_unit(making), making.blueprint.architecture.hidden,
-              making.table().words, objective_) {
+        head_(begin_unit(making), making.blueprint.architecture.hidden, making.words(),
+              objective_) {
     TRIREME_REQUIRE(making.spec().gradients_in_forward,
                     "block '{}' takes its gradients in the forward pass, and its "
                     "blueprint does not say so",

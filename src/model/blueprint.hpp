@@ -140,14 +140,19 @@ struct DecodedFields {
   std::string tokens, positions;
 };
 
-// A table of a row for each word that several blocks use, as a parameter that exists once
-// (Press and Wolf 2017): where several pipeline stages use it, each keeps and updates it.
-// The first block that names it owns it.
+// How the ranks of a tensor group share a table: by its rows, one for each word, or by
+// its columns, one for each head of attention.
+enum class TableCut { words, heads };
+
+// A table that several blocks use, as a parameter that exists once (Press and Wolf 2017):
+// where several pipeline stages use it, each keeps and updates it. The first block that
+// names it owns it.
 struct SharedTable {
   std::string name;  // "embedding/word"
   std::string unit;  // that it is kept in where its owner is not there: "embedding"
   index_t rows = 0, columns = 0;
   double init_std = 0.02;
+  TableCut cut = TableCut::words;
 
   std::string parameter() const { return name + "/weight"; }
   index_t elements() const { return rows * columns; }

@@ -54,10 +54,20 @@ template <class T>
 std::size_t Tables<T>::add(const nn::Builder<T>& builder, const SharedTable& table,
                            const std::vector<std::size_t>& users, Tie tie) {
   const std::size_t unit = builder.registry.begin_unit(table.unit);
-  by_name.insert({table.name,
-                  {nn::VocabParallelEmbedding<T>(builder, table.name, table.rows,
-                                                 table.columns, table.init_std, tie),
-                   unit}});
+  if (table.cut == TableCut::words) {
+    const nn::VocabParallelEmbedding<T> words(builder, table.name, table.rows,
+                                              table.columns, table.init_std, tie);
+    by_name.insert({table.name, {words.weight(), words, unit}});
+  } else {
+    const ParamRef<T> weight =
+        builder.add({.name = table.parameter(),
+                     .shard = split({table.rows, table.columns}, 1, builder.tensor_size(),
+                                    builder.tensor_rank()),
+                     .init = Initializer::normal(table.init_std),
+                     .decay = true,
+                     .tie = tie});
+    by_name.insert({table.name, {weight, std::nullopt, unit}});
+  }
   const auto uses = [&](const BlockRange& chunk) {
     return std::ranges::any_of(users, [&](std::size_t u) { return chunk.contains(u); });
   };

@@ -144,17 +144,23 @@ void ParamBuffer<T>::fill_share(const Exec& exec, std::uint64_t seed,
   if (spec.shard.is_replicated()) segments = {{0, 0, global[0]}};
   const bool by_row = spec.shard.dimension != 1;
   for (const Segment& segment : segments) {
-    const kernels::MatrixWindow window{.global_row = by_row ? segment.global_begin : 0,
-                                       .global_column = by_row ? 0 : segment.global_begin,
-                                       .global_columns = global[1],
-                                       .local_row = by_row ? segment.local_begin : 0,
-                                       .local_column = by_row ? 0 : segment.local_begin,
-                                       .local_columns = local[1],
-                                       .rows = by_row ? segment.extent : local[0],
-                                       .columns = by_row ? local[1] : segment.extent,
-                                       .begin = share.range.begin,
-                                       .end = share.range.end};
-    kernels::fill_normal(exec, generator, spec.init.value, window, share.values);
+    const index_t first = by_row ? segment.global_begin : 0;
+    const index_t rows = by_row ? segment.extent : local[0];
+    const auto fill = [&](index_t begin, index_t end, double std) {
+      const kernels::MatrixWindow window{
+          .global_row = begin,
+          .global_column = by_row ? 0 : segment.global_begin,
+          .global_columns = global[1],
+          .local_row = begin - first + (by_row ? segment.local_begin : 0),
+          .local_column = by_row ? 0 : segment.local_begin,
+          .local_columns = local[1],
+          .rows = end - begin,
+          .columns = by_row ? local[1] : segment.extent,
+          .begin = share.range.begin,
+          .end = share.range.end};
+      kernels::fill_normal(exec, generator, std, window, share.values);
+    };
+    spec.init.visit_rows(first, first + rows, fill);
   }
 }
 

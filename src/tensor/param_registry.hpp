@@ -23,11 +23,37 @@ namespace trireme {
 // Initial values: N(0, std^2), drawn by global element index; or a constant.
 struct Initializer {
   enum class Kind { normal, constant };
+  // Rows of the global matrix from `begin` to the next block's, with a standard deviation
+  // of their own: of query, key and value in one matrix, where theirs differ.
+  struct RowBlock {
+    index_t begin = 0;
+    double std = 0.0;
+  };
   Kind kind = Kind::constant;
-  double value = 0.0;  // standard deviation, or the constant
+  double value = 0.0;                     // standard deviation, or the constant
+  std::vector<RowBlock> row_blocks = {};  // ascending; `value` holds before the first
 
   static Initializer normal(double std) { return {Kind::normal, std}; }
+  static Initializer normal(const std::vector<RowBlock>& row_blocks) {
+    return {Kind::normal, 0.0, row_blocks};
+  }
   static Initializer constant(double value) { return {Kind::constant, value}; }
+
+  // visit(first row, row behind the last, standard deviation) for each part of the rows
+  // [begin, end) that has one of its own.
+  template <class Visit>
+  void visit_rows(index_t begin, index_t end, const Visit& visit) const {
+    double std = value;
+    for (const RowBlock& block : row_blocks) {
+      if (block.begin >= end) break;
+      if (block.begin > begin) {
+        visit(begin, block.begin, std);
+        begin = block.begin;
+      }
+      std = block.std;
+    }
+    if (begin < end) visit(begin, end, std);
+  }
 };
 
 // A weight that several pipeline stages use (the word embedding, by the first stage and

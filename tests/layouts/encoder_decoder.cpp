@@ -64,7 +64,7 @@ class WordsBlock final : public TestBlock<T> {
   explicit WordsBlock(const Making<T>& making)
       : ids_(making.blueprint.batch.field(making.spec().fields.at(0))),
         adds_(!making.spec().is_source()),
-        words_(making.table().words) {
+        words_(making.words()) {
     making.builder.registry.begin_unit(making.spec().name, making.table().unit);
   }
 

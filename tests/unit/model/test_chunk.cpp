@@ -187,5 +187,32 @@ TEST(ChunkTables, AnEmbeddingWithPositionsOwnsItsTable) {
                                    "'embedding/word', which is block 'embedding's"));
 }
 
+// A table of a column for each head: each tensor rank has its heads' columns, and nobody
+// takes its rows for words.
+TEST(ChunkTables, AreCutByHeadsWhereTheySaySo) {
+  Blueprint blueprint = make_blueprint(test::small_gpt());
+  blueprint.tables.push_back({.name = "distances",
+                              .unit = "distances",
+                              .rows = 5,
+                              .columns = 4,
+                              .cut = TableCut::heads});
+  blueprint.blocks[2].table = "distances";
+  comm::ProcessGroups groups = comm::make_groups_of_one();
+  ParamRegistry registry;
+  ParamBuffer<float> params;
+  const Chunk<float> chunk({registry, params, groups}, blueprint, blueprint.whole());
+  const ParamSpec& spec = registry.spec(registry.find("distances/weight"));
+  EXPECT_EQ(spec.shard.global_shape, (Shape{5, 4}));
+  EXPECT_EQ(spec.shard.dimension, 1);
+  EXPECT_TRUE(spec.decay);
+  blueprint.blocks[0].table = "distances";
+  blueprint.blocks[2].table = "";
+  ParamRegistry other;
+  EXPECT_THAT(test::message_of<Error>([&] {
+                Chunk<float>({other, params, groups}, blueprint, blueprint.whole());
+              }),
+              HasSubstr("'distances', which 'embedding' uses, is no table of words"));
+}
+
 }  // namespace
 }  // namespace trireme::model

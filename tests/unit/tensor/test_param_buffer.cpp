@@ -17,8 +17,13 @@ using ::testing::ThrowsMessage;
 
 constexpr index_t kVocabulary = 13, kHidden = 8, kFfn = 24;
 
+// Blocks of rows that end inside of those that ranks have, and inside of the split's.
+Initializer by_rows() {
+  return Initializer::normal({{0, 0.5}, {17, 2.0}, {kFfn + 1, 0.125}});
+}
+
 // A small transformer's parameters as rank `rank` of `parts` holds them: a padded split,
-// a split in blocks, one by columns, replicated matrices and vectors.
+// splits in blocks, two by columns, replicated matrices and vectors.
 ParamRegistry model(int parts, int rank, bool backwards = false) {
   std::vector<ParamSpec> specs = {
       {.name = "embedding/word/weight",
@@ -36,6 +41,12 @@ ParamRegistry model(int parts, int rank, bool backwards = false) {
       {.name = "projection/weight",
        .shard = split({kHidden, kFfn}, 1, parts, rank),
        .init = Initializer::normal(0.02)},
+      {.name = "kv/weight",
+       .shard = split_blocks({2 * kFfn, kHidden}, {kFfn, kFfn}, parts, rank),
+       .init = by_rows()},
+      {.name = "out/weight",
+       .shard = split({2 * kFfn, kHidden}, 1, parts, rank),
+       .init = by_rows()},
       {.name = "norm/scale",
        .shard = replicated({kHidden}),
        .init = Initializer::constant(1)},
@@ -104,7 +115,7 @@ TYPED_TEST_SUITE(ParamBufferOf, Types);
 
 TYPED_TEST(ParamBufferOf, EveryLayoutDrawsTheSameWeights) {
   const auto whole = assemble<TypeParam>(1, 1234);
-  ASSERT_EQ(whole.size(), 6u);
+  ASSERT_EQ(whole.size(), 8u);
   for (const auto& [name, values] : whole) {
     for (const double x : values) ASSERT_TRUE(std::isfinite(x)) << name;
   }
@@ -130,6 +141,25 @@ TYPED_TEST(ParamBufferOf, SeedsAndNamesMakeADifference) {
   double square = 0;  // of N(0, 0.5^2)
   for (const double x : one.at("qkv/weight")) square += x * x;
   EXPECT_NEAR(square / (3 * kFfn * kHidden), 0.25, 0.25 * 5 * std::sqrt(2.0 / 576));
+}
+
+// The numbers of one deviation, times their own (powers of two here: to the bit).
+TYPED_TEST(ParamBufferOf, BlocksOfRowsHaveDeviationsOfTheirOwn) {
+  const auto drawn = assemble<TypeParam>(1, 3).at("kv/weight");
+  ParamRegistry registry;
+  registry.add({.name = "kv/weight",
+                .shard = replicated({2 * kFfn, kHidden}),
+                .init = Initializer::normal(1.0)});
+  ParamBuffer<TypeParam> params;
+  params.allocate(registry, ParamBuffer<TypeParam>::Use::inference);
+  params.initialize(Exec(), 3);
+  const auto plain = values_of(params.slice(Slab::weight, 0));
+  ASSERT_EQ(drawn.size(), plain.size());
+  for (index_t i = 0; i < std::ssize(drawn); ++i) {
+    const index_t row = i / kHidden;
+    const double std = row < 17 ? 0.5 : row < kFfn + 1 ? 2.0 : 0.125;
+    EXPECT_EQ(drawn[i], std * plain[i]) << row;
+  }
 }
 
 TYPED_TEST(ParamBufferOf, ParametersLieAlignedAndApart) {
