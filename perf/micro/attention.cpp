@@ -1,5 +1,6 @@
 // perf/micro/attention.cpp — causal attention of GPT-2 124M, which has 12 heads of 64,
-// and of each head size that tensor cores have a kernel for.
+// and of each head size that tensor cores have a kernel for; and all of a sample's keys
+// with a bias by distance, and with half of the sample padding.
 #include "kernels/attention.hpp"
 
 #include <cmath>
@@ -51,7 +52,7 @@ struct Problem {
     kernels::attention_forward<T>(exec, desc, state(), part<const T>(qkv, 0, 3 * hidden),
                                   part<const T>(qkv, 1, 3 * hidden),
                                   part<const T>(qkv, 2, 3 * hidden),
-                                  part<T>(o, 0, hidden), vector(lse));
+                                  part<T>(o, 0, hidden), vector(lse), of_heads(bias));
   }
   void backward(const Exec& exec) const {
     kernels::attention_backward<T>(
@@ -59,13 +60,34 @@ struct Problem {
         part<const T>(qkv, 1, 3 * hidden), part<const T>(qkv, 2, 3 * hidden),
         part<const T>(o, 0, hidden), vector(lse), part<const T>(d_o, 0, hidden),
         vector(scratch), part<T>(d_qkv, 0, 3 * hidden), part<T>(d_qkv, 1, 3 * hidden),
-        part<T>(d_qkv, 2, 3 * hidden));
+        part<T>(d_qkv, 2, 3 * hidden), of_heads(bias), of_heads(d_bias));
+  }
+  // A bias of zeros, of which nobody knows that it is.
+  void add_bias() {
+    desc.has_bias = true;
+    const auto count = extent(desc.heads * (2 * sequence - 1));
+    bias = DeviceArray<float>("bias", count);
+    d_bias = DeviceArray<float>("d_bias", count);
+    scratch = DeviceArray<float>(
+        "scratch", extent(kernels::attention_backward_scratch_elements<bf16>(desc)));
+  }
+  View2<float> of_heads(const DeviceArray<float>& array) const {
+    if (!desc.has_bias) return {};
+    return matrix(array, desc.heads, 2 * sequence - 1);
+  }
+  // Queries and keys of each sample from the middle on.
+  void add_padding() {
+    lengths = DeviceArray<std::int32_t>("lengths", extent(batch));
+    Kokkos::deep_copy(lengths, static_cast<std::int32_t>(sequence / 2));
+    desc.mask = kernels::MaskKind::padding;
+    desc.key_lengths = desc.query_lengths = lengths.data();
   }
 
   index_t batch, sequence, hidden;
   kernels::AttentionDesc desc;
   DeviceArray<T> qkv, o, d_o, d_qkv;
-  DeviceArray<float> lse, scratch;
+  DeviceArray<float> lse, scratch, bias, d_bias;
+  DeviceArray<std::int32_t> lengths;
   Kokkos::View<kernels::StepState, DeviceMemory> step;
 };
 
@@ -109,6 +131,34 @@ BENCHMARK(attention<bf16, kMatrices, forward>)->Apply(shapes);
 BENCHMARK(attention<bf16, kMatrices, backward>)->Apply(shapes);
 BENCHMARK(attention<bf16, kMatrices, both>)->Apply(shapes);
 BENCHMARK(attention<fp16, kVectors, both>)->Apply(shapes);
+
+// All keys, as BERT and T5 have them: twice the FLOPs of a causal mask, but for padding.
+enum class Form { plain, biased, padded };
+template <class T, Form form>
+void attention_of_all_keys(benchmark::State& state) {
+  Problem<T> p(state);
+  p.desc.mask = kernels::MaskKind::none;
+  if (form == Form::biased) p.add_bias();
+  if (form == Form::padded) p.add_padding();
+  const double share = form == Form::padded ? 0.25 : 1.0;
+  run_compute_bound<T>(state, 3.5 * 2 * share * p.flops(), [&](const Exec& exec) {
+    p.forward(exec);
+    p.backward(exec);
+  });
+}
+void lengths_of_encoders(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"batch", "sequence", "dropout"})->UseRealTime();
+  for (const int dropout : {0, 10}) {
+    benchmark->Args({8, 128, dropout});
+    benchmark->Args({2, 512, dropout});
+  }
+}
+BENCHMARK(attention_of_all_keys<float, Form::plain>)->Apply(lengths_of_encoders);
+BENCHMARK(attention_of_all_keys<float, Form::biased>)->Apply(lengths_of_encoders);
+BENCHMARK(attention_of_all_keys<float, Form::padded>)->Apply(lengths_of_encoders);
+BENCHMARK(attention_of_all_keys<bf16, Form::plain>)->Apply(lengths_of_encoders);
+BENCHMARK(attention_of_all_keys<bf16, Form::biased>)->Apply(lengths_of_encoders);
+BENCHMARK(attention_of_all_keys<bf16, Form::padded>)->Apply(lengths_of_encoders);
 
 // Arguments: batch, sequence, percent dropped, heads, head size.
 template <Pass pass>

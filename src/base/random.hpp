@@ -103,7 +103,7 @@ struct DropoutWords {
   }
   // An element is dropped when its word is below T = round(65536 p), kept otherwise and
   // then scaled by 65536 / (65536 - T).
-  static std::uint32_t threshold(double probability) {
+  KOKKOS_INLINE_FUNCTION static std::uint32_t threshold(double probability) {
     return static_cast<std::uint32_t>(probability * kValues + 0.5);
   }
   KOKKOS_INLINE_FUNCTION static double keep_scale(std::uint32_t threshold) {

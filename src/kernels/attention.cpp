@@ -20,6 +20,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "kernels/impl/attention_bias.hpp"
 #include "kernels/impl/attention_fast.hpp"
 #include "kernels/impl/attention_mask.hpp"
 #include "kernels/impl/attention_pool.hpp"
@@ -118,6 +119,11 @@ KOKKOS_INLINE_FUNCTION void hide(const VisibleKeys& visible, int k_rows, Acc* ro
   for (int j = visible.end; j < k_rows; ++j) row[j] = Acc{0};
 }
 
+// Whether no query sees a key behind it.
+KOKKOS_INLINE_FUNCTION bool is_causal(const AttentionDesc& desc) {
+  return desc.mask == MaskKind::causal || desc.mask == MaskKind::document;
+}
+
 // The first key of the tile that holds `key`.
 KOKKOS_INLINE_FUNCTION index_t tile_begin(index_t key) {
   return key / kRows * kRows;
@@ -157,6 +163,18 @@ KOKKOS_INLINE_FUNCTION void apply_dropout(const impl::AttentionDropout& mask,
   }
 }
 
+// Adds to the scores of a query with the keys of a tile that it sees what is a head's for
+// their distances.
+template <class Acc>
+KOKKOS_INLINE_FUNCTION void add_bias(const AttentionDesc& desc, const Acc* bias,
+                                     index_t head, index_t q, index_t k_begin,
+                                     const VisibleKeys& visible, Acc* row) {
+  // Of the key at k_begin; of the keys behind it those before.
+  const Acc* const first =
+      bias + head * impl::distances(desc) + q - k_begin + desc.kv_length - 1;
+  for (int j = visible.begin; j < visible.end; ++j) row[j] += *(first - j);
+}
+
 // The queries of a team: rows of one head of one sample, from q_begin on.
 struct QueryTile {
   index_t q_begin, head, sample, kv_head;
@@ -183,6 +201,7 @@ struct Forward {
   HeadsView<T> o;
   View1<Acc> lse;
   std::uint32_t threshold;
+  const Acc* bias;  // or null
 
   KOKKOS_FUNCTION static index_t scratch_elements(index_t d) {
     return impl::forward_team_elements(d, kRows);
@@ -249,6 +268,9 @@ struct Forward {
       Acc* row = p + i * kRows;
       const VisibleKeys visible =
           visible_in_tile(self.desc, sample, q_begin + i, k_begin, k_rows);
+      if (self.bias != nullptr) {
+        add_bias(self.desc, self.bias, head, q_begin + i, k_begin, visible, row);
+      }
       const int count = visible.end - visible.begin;
       Acc* seen = row + visible.begin;
       const Acc tile_max =
@@ -280,26 +302,39 @@ struct BackwardTiles {
   using Acc = Accumulator<T>;
 
   AttentionDesc desc;
-  StepStateView step;
+  // As pointers: Views would make the closures of launches too large (base/exec.hpp).
+  const StepState* step;
   HeadsView<const T> q, k, v, d_o;
-  // Per row (b, a, s_q); delta is the sum over d of d_o * o. As pointers: a View of each
-  // would make the closures of launches too large (base/exec.hpp).
-  const Acc *lse, *delta;
-  std::uint32_t threshold;
+  const Acc* lse;  // per row (b, a, s_q), as delta: the sum over d of d_o * o
+  Acc* delta;
+  const Acc* bias;  // or null
+
+  KOKKOS_FUNCTION std::uint32_t threshold() const {
+    return random::DropoutWords::threshold(desc.dropout);
+  }
+  // The windows for the bias's gradient end where delta begins.
+  KOKKOS_FUNCTION Acc* windows() const {
+    const impl::BiasWindows sums(desc, kRows);
+    return delta - sums.elements(desc);
+  }
 
   // From query (rows, d), d_out (rows, d), key_t and value_t (d, kRows):
   //   z = dropout(P), for d_v;   d_s = P (dropout'(d_out V^T) - delta), for d_q and d_k.
   KOKKOS_FUNCTION void compute(const TeamMember& team, index_t sample, index_t head,
                                index_t q_begin, int rows, index_t k_begin, int k_rows,
                                const Acc* query, const Acc* d_out, const Acc* key_t,
-                               const Acc* value_t, Acc* z, Acc* d_s) const {
+                               const Acc* value_t, Acc* z, Acc* d_s,
+                               bool wants_bias) const {
     const int d = static_cast<int>(desc.head_dim);
     tile::multiply(team, rows, k_rows, d, {query, d, 1}, key_t, kRows, z, kRows, false);
     tile::multiply(team, rows, k_rows, d, {d_out, d, 1}, value_t, kRows, d_s, kRows,
                    false);
     const BackwardTiles self = *this;
     const Acc scale = static_cast<Acc>(desc.scale);
-    const Acc keep_scale = static_cast<Acc>(random::DropoutWords::keep_scale(threshold));
+    // A bias has gradients before they are scaled.
+    const Acc factor_of_d_s = bias == nullptr ? scale : Acc{1};
+    const std::uint32_t of_words = threshold();
+    const Acc keep_scale = static_cast<Acc>(random::DropoutWords::keep_scale(of_words));
     const index_t first_row = (sample * desc.heads + head) * desc.q_length + q_begin;
     tile::for_each(team, rows, [=](int i) {
       Acc* p = z + i * kRows;
@@ -309,30 +344,60 @@ struct BackwardTiles {
       const int first = visible.begin, last = visible.end;
       const Acc row_lse = self.lse[first_row + i];
       const Acc row_delta = self.delta[first_row + i];
-      for (int j = first; j < last; ++j) p[j] = vector_exp(scale * p[j] - row_lse);
-      if (self.threshold == 0) {
-        for (int j = first; j < last; ++j) g[j] = scale * p[j] * (g[j] - row_delta);
+      if (self.bias == nullptr) {
+        for (int j = first; j < last; ++j) p[j] = vector_exp(scale * p[j] - row_lse);
+      } else {
+        for (int j = first; j < last; ++j) p[j] *= scale;
+        add_bias(self.desc, self.bias, head, q_begin + i, k_begin, visible, p);
+        for (int j = first; j < last; ++j) p[j] = vector_exp(p[j] - row_lse);
+      }
+      if (of_words == 0) {
+        for (int j = first; j < last; ++j)
+          g[j] = factor_of_d_s * p[j] * (g[j] - row_delta);
       } else {
         // The factors the mask multiplies with, 0 or keep_scale, serve both z and d_s.
         Acc factor[kRows];
         for (int j = 0; j < last; ++j) factor[j] = Acc{1};
-        const auto mask = impl::dropout_row(self.desc, self.step(), self.threshold,
-                                            sample, head, q_begin + i);
+        const auto mask =
+            impl::dropout_row(self.desc, *self.step, of_words, sample, head, q_begin + i);
         apply_dropout(mask, k_begin, last, keep_scale, factor);
         for (int j = first; j < last; ++j) {
-          g[j] = scale * p[j] * (factor[j] * g[j] - row_delta);
+          g[j] = factor_of_d_s * p[j] * (factor[j] * g[j] - row_delta);
           p[j] *= factor[j];
         }
       }
       hide(visible, k_rows, p);
       hide(visible, k_rows, g);
     });
+    if (bias == nullptr) return;
+    if (wants_bias)
+      add_diagonals(team, sample, head, q_begin, rows, k_begin, k_rows, d_s);
+    tile::for_each(team, rows, [=](int i) {
+      for (int j = 0; j < k_rows; ++j) d_s[i * kRows + j] *= scale;
+    });
+  }
+
+  // Adds the diagonals of d_s to the window of a tile of queries.
+  KOKKOS_FUNCTION void add_diagonals(const TeamMember& team, index_t sample, index_t head,
+                                     index_t q_begin, int rows, index_t k_begin,
+                                     int k_rows, const Acc* d_s) const {
+    const impl::BiasWindows sums(desc, kRows);
+    Acc* const window = windows() + sums.begin(desc, sample, head, q_begin / kRows) +
+                        sums.diagonals(k_begin);
+    tile::for_each(team, 2 * kRows - 1, [=](int at) {
+      const int ahead = at - (kRows - 1);  // of a query before a key
+      Acc sum{0};
+      for (int i = ahead > 0 ? ahead : 0; i < rows && i - ahead < k_rows; ++i) {
+        sum += d_s[i * kRows + i - ahead];
+      }
+      window[at] += sum;
+    });
   }
 
   // The start of the first tile of queries that sees a key of the tile that begins at
   // k_begin.
   KOKKOS_FUNCTION index_t first_query_tile(index_t k_begin) const {
-    if (desc.mask != MaskKind::causal && desc.mask != MaskKind::document) return 0;
+    if (!is_causal(desc)) return 0;
     const index_t q_first = k_begin - (desc.kv_length - desc.q_length);
     return q_first <= 0 ? 0 : q_first / kRows * kRows;
   }
@@ -363,6 +428,11 @@ struct BackwardKeys {
       const index_t count = desc.q_length * desc.head_dim;
       set_zero(team, d_q_sum + (sample * desc.heads + kv_head * group) * count,
                group * count);
+      if (tiles.bias != nullptr) {
+        const impl::BiasWindows sums(desc, kRows);
+        set_zero(team, tiles.windows() + sums.begin(desc, sample, kv_head * group),
+                 group * sums.query_tiles * sums.length());
+      }
       for (index_t k_begin = 0; k_begin < desc.kv_length; k_begin += kRows) {
         one_tile(team, sample, kv_head, k_begin, memory);
       }
@@ -409,7 +479,7 @@ struct BackwardKeys {
         load(team, tiles.q, q_begin, rows, sample, head, d, Acc{1}, query);
         load(team, tiles.d_o, q_begin, rows, sample, head, d, Acc{1}, d_out);
         tiles.compute(team, sample, head, q_begin, rows, k_begin, k_rows, query, d_out,
-                      key_t, value_t, z, d_s);
+                      key_t, value_t, z, d_s, d_q_sum != nullptr);
         tile::multiply(team, k_rows, d, rows, {z, 1, kRows}, d_out, d, sum_v, d, true);
         tile::multiply(team, k_rows, d, rows, {d_s, 1, kRows}, query, d, sum_k, d, true);
         if (d_q_sum != nullptr) {
@@ -467,6 +537,11 @@ struct BackwardQueries {
     load(team, tiles.q, q_begin, rows, sample, head, d, Acc{1}, query);
     load(team, tiles.d_o, q_begin, rows, sample, head, d, Acc{1}, d_out);
     set_zero(team, sum_q, static_cast<index_t>(rows) * d);
+    if (tiles.bias != nullptr) {
+      const impl::BiasWindows sums(desc, kRows);
+      set_zero(team, tiles.windows() + sums.begin(desc, sample, head, q_begin / kRows),
+               sums.length());
+    }
     const impl::KeyRange keys =
         impl::visible_keys(desc, sample, q_begin, q_begin + rows - 1);
     for (index_t k_begin = tile_begin(keys.begin); k_begin < keys.end; k_begin += kRows) {
@@ -476,7 +551,7 @@ struct BackwardQueries {
       load(team, tiles.k, k_begin, k_rows, sample, kv_head, d, Acc{1}, key);
       transpose(team, key, k_rows, d, key_t);
       tiles.compute(team, sample, head, q_begin, rows, k_begin, k_rows, query, d_out,
-                    key_t, value_t, z, d_s);
+                    key_t, value_t, z, d_s, true);
       tile::multiply(team, rows, d, k_rows, {d_s, kRows, 1}, key, d, sum_q, d, true);
     }
     store(team, sum_q, d_q, q_begin, rows, sample, head, d);
@@ -493,9 +568,7 @@ template <class T>
 Cost cost_of(const AttentionDesc& desc, int products, int queries, int keys, int rows) {
   const index_t row_count = desc.batch * desc.heads * desc.q_length;
   const double per_key = 2.0 * products * static_cast<double>(row_count * desc.head_dim);
-  const double hidden = desc.mask == MaskKind::causal || desc.mask == MaskKind::document
-                            ? 0.5 * static_cast<double>(desc.q_length)
-                            : 0.0;
+  const double hidden = is_causal(desc) ? 0.5 * static_cast<double>(desc.q_length) : 0.0;
   const index_t key_rows = desc.batch * desc.kv_heads * desc.kv_length;
   const auto element = static_cast<index_t>(sizeof(T));
   const auto sum = static_cast<index_t>(sizeof(Accumulator<T>));
@@ -514,8 +587,7 @@ void check(const AttentionDesc& desc) {
       desc.kv_heads > 0 && desc.heads % desc.kv_heads == 0 && desc.head_dim > 0,
       "attention: {} query heads share {} key heads, of size {}", desc.heads,
       desc.kv_heads, desc.head_dim);
-  TRIREME_REQUIRE(desc.mask == MaskKind::none || desc.mask == MaskKind::padding ||
-                      desc.kv_length >= desc.q_length,
+  TRIREME_REQUIRE(!is_causal(desc) || desc.kv_length >= desc.q_length,
                   "causal attention of {} over {}: some would see none",
                   format_plural(desc.q_length, "query", "queries"),
                   format_plural(desc.kv_length, "key"));
@@ -531,13 +603,53 @@ void check(const AttentionDesc& desc) {
 }
 
 // A plan has no memory to show.
+template <class View>
+void check_bias(const Exec& exec, const AttentionDesc& desc, const char* name,
+                const View& bias) {
+  const index_t heads = desc.has_bias ? desc.heads : 0;
+  require_extents("attention", name, bias, heads,
+                  desc.has_bias ? impl::distances(desc) : 0);
+  TRIREME_REQUIRE(exec.is_shape_only() || !desc.has_bias || bias.data() != nullptr,
+                  "attention: {} has no memory", name);
+}
 void check_masks(const Exec& exec, const AttentionDesc& desc) {
+  const bool is_segment = desc.mask == MaskKind::segment;
+  const bool has_documents = desc.mask == MaskKind::document || is_segment;
   const bool has_masks =
       (desc.mask != MaskKind::padding || desc.key_lengths != nullptr) &&
-      (desc.mask != MaskKind::document || desc.document_begins != nullptr);
+      (!has_documents || desc.document_begins != nullptr) &&
+      (!is_segment || desc.document_ends != nullptr);
   TRIREME_REQUIRE(exec.is_shape_only() || has_masks,
-                  "attention: the lengths of a padding mask, or the begins of a document "
-                  "mask, are missing");
+                  "attention: the lengths of a padding mask, the begins of a document "
+                  "mask, or the begins and ends of a segment mask are missing");
+}
+
+// d_bias = the windows of all tiles of queries of all samples, in this order: an item has
+// some distances of a head, a tile's count of them.
+template <class Acc>
+void sum_windows(const Exec& exec, const Kernel& kernel, const AttentionDesc& desc,
+                 const Acc* windows, View2<Acc> d_bias) {
+  const index_t count = impl::distances(desc);
+  const index_t blocks = tiles_of(count);
+  Acc* const d_bias_data = d_bias.data();
+  launch(
+      exec, kernel, desc.heads * blocks, KOKKOS_LAMBDA(const index_t item) {
+        const impl::BiasWindows sums(desc, kRows);
+        const index_t head = item / blocks, begin = item % blocks * kRows;
+        const int distances = tile_rows(begin, count);
+        Acc* const to = d_bias_data + head * count + begin;
+        for (int i = 0; i < distances; ++i) to[i] = Acc{0};
+        for (index_t sample = 0; sample < desc.batch; ++sample) {
+          for (index_t tile = 0; tile < sums.query_tiles; ++tile) {
+            // Of the first distance here, in this window.
+            const index_t at = begin - tile * kRows + sums.keys - desc.kv_length;
+            const Acc* const window = windows + sums.begin(desc, sample, head, tile) + at;
+            const index_t from = at < 0 ? -at : 0, left = sums.length() - at;
+            const index_t end = left < distances ? left : distances;
+            for (index_t i = from; i < end; ++i) to[i] += window[i];
+          }
+        }
+      });
 }
 
 constexpr int kDeviceThreads = impl::kAttentionThreads;
@@ -570,6 +682,10 @@ void impl::attention_delta(const Exec& exec, const Kernel& kernel,
         const index_t q = index % desc.q_length;
         const index_t head = index / desc.q_length % desc.heads;
         const index_t sample = index / (desc.q_length * desc.heads);
+        if (is_padding(desc, sample, q)) {
+          delta(index) = Accumulator<T>{0};
+          return;
+        }
         const T* out = o.row(q, sample, head, desc.head_dim);
         const T* d_out = d_o.row(q, sample, head, desc.head_dim);
         using Acc = Accumulator<T>;
@@ -582,30 +698,36 @@ void impl::attention_delta(const Exec& exec, const Kernel& kernel,
 template <class T>
 void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateView step,
                        HeadsView<const T> q, HeadsView<const T> k, HeadsView<const T> v,
-                       HeadsView<T> o, View1<Accumulator<T>> lse) {
+                       HeadsView<T> o, View1<Accumulator<T>> lse,
+                       View2<const Accumulator<T>> bias) {
   check(desc);
   check_masks(exec, desc);
+  check_bias(exec, desc, "bias", bias);
   using Acc = Accumulator<T>;
   const Kernel kernel{"trireme::kernels::attention_forward",
                       cost_of<T>(desc, 2, 2, 2, 1)};
   if constexpr (!std::is_same_v<T, double>) {
-    const impl::ForwardArguments<T> arguments{desc, step, q, k, v, o, lse.data()};
+    const impl::ForwardArguments<T> arguments{desc, step, q,          k,
+                                              v,    o,    lse.data(), bias.data()};
     if (impl::forward_fast(exec, kernel, arguments)) return;
   }
   const Forward<T> functor{
-      desc, step, q, k, v, o, lse, random::DropoutWords::threshold(desc.dropout)};
+      desc,       step, q, k, v, o, lse, random::DropoutWords::threshold(desc.dropout),
+      bias.data()};
   const std::size_t bytes =
       impl::team_bytes<Acc>(Forward<T>::scratch_elements(desc.head_dim));
   launch_teams(exec, kernel, desc.batch * desc.heads * tiles_of(desc.q_length),
                kDeviceThreads, functor, bytes);
 }
 
-// Both begin with d_q while it is summed, so that it is aligned as the scratch is.
+// Both begin with d_q while it is summed, so that it is aligned as the scratch is. Behind
+// it are the windows for a bias, and delta.
 template <class T>
 index_t attention_backward_scratch_elements(const AttentionDesc& desc) {
   const index_t rows = row_count(desc);
   const index_t sums = kHostExecution ? rows * desc.head_dim : 0;
-  return std::max(sums, impl::fast_scratch_elements(dtype_of<T>, desc)) + rows;
+  return std::max(sums, impl::fast_scratch_elements(dtype_of<T>, desc)) +
+         impl::BiasWindows(desc, kRows).elements(desc) + rows;
 }
 
 template <class T>
@@ -613,35 +735,43 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
                         HeadsView<const T> q, HeadsView<const T> k, HeadsView<const T> v,
                         HeadsView<const T> o, View1<const Accumulator<T>> lse,
                         HeadsView<const T> d_o, View1<Accumulator<T>> scratch,
-                        HeadsView<T> d_q, HeadsView<T> d_k, HeadsView<T> d_v) {
+                        HeadsView<T> d_q, HeadsView<T> d_k, HeadsView<T> d_v,
+                        View2<const Accumulator<T>> bias, View2<Accumulator<T>> d_bias) {
   check(desc);
   check_masks(exec, desc);
+  check_bias(exec, desc, "bias", bias);
+  check_bias(exec, desc, "d_bias", d_bias);
   using Acc = Accumulator<T>;
   const index_t rows = row_count(desc);
   const index_t sums = attention_backward_scratch_elements<T>(desc) - rows;
   const View1<Acc> delta(scratch.data() + sums, extent(rows));
+  const index_t window_elements = impl::BiasWindows(desc, kRows).elements(desc);
+  Acc* const windows = desc.has_bias ? delta.data() - window_elements : nullptr;
 
   const impl::BackwardKernels kernels{
       {"trireme::kernels::attention_backward[delta]", cost_of<T>(desc, 0, 2, 0, 1)},
       {"trireme::kernels::attention_backward", cost_of<T>(desc, 4, 3, 4, 2)},
       {"trireme::kernels::attention_backward[kv]", cost_of<T>(desc, 3, 2, 4, 2)},
       {"trireme::kernels::attention_backward[q]", cost_of<T>(desc, 1, 3, 2, 2)}};
+  const auto finish_bias = [&] {
+    if (!desc.has_bias) return;
+    const index_t read = window_elements * static_cast<index_t>(sizeof(Acc));
+    const Kernel kernel{"trireme::kernels::attention_backward[bias]",
+                        {.bytes = read + bytes_of(d_bias)}};
+    sum_windows<Acc>(exec, kernel, desc, windows, d_bias);
+  };
   if constexpr (!std::is_same_v<T, double>) {
     const impl::BackwardArguments<T> arguments{
-        desc,         step,           q,   k,   v,  o, d_o, lse.data(),
-        delta.data(), scratch.data(), d_q, d_k, d_v};
-    if (impl::backward_fast(exec, kernels, arguments)) return;
+        desc,         step,           q,   k,   v,   o,           d_o,    lse.data(),
+        delta.data(), scratch.data(), d_q, d_k, d_v, bias.data(), windows};
+    if (impl::backward_fast(exec, kernels, arguments)) {
+      finish_bias();
+      return;
+    }
   }
   impl::attention_delta<T>(exec, kernels.delta, desc, o, d_o, delta);
-  const BackwardTiles<T> tiles{desc,
-                               step,
-                               q,
-                               k,
-                               v,
-                               d_o,
-                               lse.data(),
-                               delta.data(),
-                               random::DropoutWords::threshold(desc.dropout)};
+  const BackwardTiles<T> tiles{desc,       step.data(),  q,          k, v, d_o,
+                               lse.data(), delta.data(), bias.data()};
   const std::size_t key_bytes =
       impl::team_bytes<Acc>(BackwardKeys<T>::scratch_elements(desc.head_dim));
   if constexpr (kHostExecution) {
@@ -656,6 +786,7 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
     launch_teams(exec, kernels.queries, desc.batch * desc.heads * tiles_of(desc.q_length),
                  kDeviceThreads, BackwardQueries<T>{tiles, d_q}, query_bytes);
   }
+  finish_bias();
 }
 
 #define TRIREME_INSTANTIATE(T)                                                   \

@@ -1,6 +1,6 @@
 // kernels/attention.hpp — scaled dot-product attention with masks and dropout.
 //
-//   o = dropout(softmax(scale q k^T + mask)) v,  per sample and head.
+//   o = dropout(softmax(scale q k^T + bias + mask)) v,  per sample and head.
 // q, k, v and o are slices of (s, b, .) activations: an element is addressed as
 // data[s * sequence_stride + b * batch_stride + head * head_dim + d]. Saved for backward:
 // o and lse = log sum exp of every row (b, a, s_q). Dropout masks are drawn again. Dao et
@@ -27,10 +27,15 @@ namespace trireme::kernels {
 //             keys are cached;
 //   padding   the first key_lengths[sample] ones, whatever the query. Where that is 0, o
 //             is 0 and lse minus infinity, and no gradient comes of it;
-//   document  of packed samples: those of positions from document_begins[sample, q],
+//   document  of packed samples: those of positions from document_begins[q, sample],
 //             where the query's document begins, up to its own. The begins of a sample do
-//             not decrease and are not beyond the query.
-enum class MaskKind { none, causal, padding, document };
+//             not decrease and are not beyond the query;
+//   segment   of packed samples, before and behind the query: those of positions from
+//             document_begins[q, sample] up to, but not, document_ends[q, sample].
+//             Neither decreases within a sample.
+// With each of them queries from query_lengths[sample] on, where there are such lengths,
+// see no keys, as padding without keys has it: whole tiles of them are passed over.
+enum class MaskKind { none, causal, padding, document, segment };
 
 // Whose kernels: Trireme's own; or cuDNN's, for the shapes that it has
 // (impl/cudnn_attention.hpp), with gradients whose sums have one order, or any.
@@ -61,8 +66,12 @@ struct AttentionDesc {
   index_t kv_heads = 1;   // g_tp; heads % kv_heads == 0
   index_t head_dim = 1;   // d
   MaskKind mask = MaskKind::causal;
-  const std::int32_t* key_lengths = nullptr;      // (b), of the padding mask
-  const std::int32_t* document_begins = nullptr;  // (b, s_q), of the document mask
+  bool has_bias = false;  // added to the scores: see attention_forward()
+  const std::int32_t* key_lengths = nullptr;    // (b), of the padding mask
+  const std::int32_t* query_lengths = nullptr;  // (b), of any mask
+  // (s_q, b), of the document and segment masks, and of the latter.
+  const std::int32_t* document_begins = nullptr;
+  const std::int32_t* document_ends = nullptr;
   double scale = 1.0;
   double dropout = 0.0;
   // Coordinates of dropout (random::DropoutWords): row (head_begin + head) * mask_queries
@@ -89,22 +98,29 @@ struct HeadsView {
   }
 };
 
+// bias (heads, q_length + kv_length - 1), where desc.has_bias: query q adds
+// bias[head, q - k + kv_length - 1] to its score with key k, whatever the sample
+// (kernels/relative_bias.hpp).
 template <class T>
 void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateView step,
                        HeadsView<const T> q, HeadsView<const T> k, HeadsView<const T> v,
-                       HeadsView<T> o, View1<Accumulator<T>> lse);
+                       HeadsView<T> o, View1<Accumulator<T>> lse,
+                       View2<const Accumulator<T>> bias = {});
 
-// Scratch for backward: row sums of d_o * o, and per-thread tiles.
+// Scratch for backward: row sums of d_o * o, per-thread tiles, and sums for the bias.
 template <class T>
 index_t attention_backward_scratch_elements(const AttentionDesc& desc);
 
-// d_q, d_k, d_v are overwritten.
+// d_q, d_k, d_v are overwritten, and d_bias, which has the shape of the bias: the sum
+// over the samples.
 template <class T>
 void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateView step,
                         HeadsView<const T> q, HeadsView<const T> k, HeadsView<const T> v,
                         HeadsView<const T> o, View1<const Accumulator<T>> lse,
                         HeadsView<const T> d_o, View1<Accumulator<T>> scratch,
-                        HeadsView<T> d_q, HeadsView<T> d_k, HeadsView<T> d_v);
+                        HeadsView<T> d_q, HeadsView<T> d_k, HeadsView<T> d_v,
+                        View2<const Accumulator<T>> bias = {},
+                        View2<Accumulator<T>> d_bias = {});
 
 }  // namespace trireme::kernels
 

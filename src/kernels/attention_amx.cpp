@@ -236,6 +236,8 @@ struct AmxTiles {
     ~Session() { _tile_release(); }
   };
 
+  // Scores are scaled where exponentials are taken.
+  static float bias_factor(double scale) { return static_cast<float>(1.0 / scale); }
   static int depth(int d) { return halves(d); }
   static std::size_t tile_bytes(int depth) {
     return sizeof(bf16) * static_cast<std::size_t>(kTile * depth);
@@ -294,10 +296,12 @@ struct AmxTiles {
       multiply(n, 32, rows, {key + kTile * n, kTile}, {p + half, kTile},
                {state.o_t + half, kTile}, true, beside);
     };
+    const bool has_bias = pair.bias != nullptr;
+    if (has_bias) pair.put_bias(rows, s);
     for (int half = 0; half < pair.queries; half += 32) {
       WordSteps words(pair, half, 32);
-      multiply(rows, 32, n, {key, n}, {state.q_t + half, kTile}, {s + half, kTile}, false,
-               {&words, half == 0 ? 2 : 1});
+      multiply(rows, 32, n, {key, n}, {state.q_t + half, kTile}, {s + half, kTile},
+               has_bias, {&words, half == 0 ? 2 : 1});
       // Behind the scores of the other half, so that there are products to draw beside.
       if (half > 0) add_values(half - 32, {&words, 1});
       words.take_all();
@@ -543,20 +547,24 @@ struct AmxTiles {
     const BackwardQueries state(queries, n);
     const BackwardWork work(memory);
     const float factor = static_cast<float>(scale) * kLog2E;
+    const bool has_bias = pair.bias != nullptr;
+    if (has_bias) pair.put_bias(rows, work.s);
     for (int half = 0; half < columns; half += 32) {
       WordSteps words(pair, half, 32);
       const Beside beside{&words, 1};
       multiply(rows, 32, n, {key, n}, {state.q_t + half, kTile}, {work.s + half, kTile},
-               false, beside);
+               has_bias, beside);
       multiply(rows, 32, n, {value, n}, {state.d_o_t + half, kTile},
                {work.g + half, kTile}, false, beside);
       words.take_all();
-      if (pair.partial) {
-        score_gradients<true>(pair, rows, half, factor, state, work);
+      const int kind = (pair.partial ? 1 : 0) + (pair.words != nullptr ? 2 : 0);
+      if (queries_wanted && has_bias) {
+        score_gradients<true>(kind, pair, rows, half, factor, state, work);
       } else {
-        score_gradients<false>(pair, rows, half, factor, state, work);
+        score_gradients<false>(kind, pair, rows, half, factor, state, work);
       }
     }
+    if (queries_wanted && has_bias) add_diagonals(pair, rows, columns, work.g);
     if constexpr (keys_wanted) {
       auto* const d_k = reinterpret_cast<float*>(key_sums);
       multiply(rows, n, columns, {work.d_s, kTile}, {state.q, n}, {d_k, n}, true);
@@ -569,19 +577,26 @@ struct AmxTiles {
     }
   }
 
-  template <bool partial>
-  static void score_gradients(const TilePair& pair, int rows, int half, float scale,
-                              const BackwardQueries& state, const BackwardWork& work) {
-    if (pair.words == nullptr) {
-      score_gradients<partial, false>(pair, rows, half, scale, state, work);
-    } else {
-      score_gradients<partial, true>(pair, rows, half, scale, state, work);
+  // kind: 1 of a partial pair, and 2 more with dropout.
+  template <bool kept>
+  static void score_gradients(int kind, const TilePair& pair, int rows, int half,
+                              float scale, const BackwardQueries& state,
+                              const BackwardWork& work) {
+    switch (kind) {
+      case 0:
+        return score_gradients<false, false, kept>(pair, rows, half, scale, state, work);
+      case 1:
+        return score_gradients<true, false, kept>(pair, rows, half, scale, state, work);
+      case 2:
+        return score_gradients<false, true, kept>(pair, rows, half, scale, state, work);
+      default:
+        return score_gradients<true, true, kept>(pair, rows, half, scale, state, work);
     }
   }
 
   // Of 32 queries: z = P after dropout but for its scale, and d_s = P (dropout'(d_o v^T)
-  // - delta).
-  template <bool partial, bool dropped>
+  // - delta), which is left in g before it is rounded if it is to be kept.
+  template <bool partial, bool dropped, bool keeps_d_s>
   static void score_gradients(const TilePair& pair, int rows, int half, float scale,
                               const BackwardQueries& state, const BackwardWork& work) {
     const __m512 factor = _mm512_set1_ps(scale);
@@ -622,6 +637,10 @@ struct AmxTiles {
                            : _mm512_mul_ps(p, through);
         }
         const int row = (k + e) * kTile + half;
+        if constexpr (keeps_d_s) {
+          _mm512_storeu_ps(work.g + row, d_s[0]);
+          _mm512_storeu_ps(work.g + row + 16, d_s[1]);
+        }
         gradient[e] = to_bf16(d_s[0], d_s[1]);
         _mm512_storeu_si512(work.z + row, to_bf16(z[0], z[1]));
         _mm512_storeu_si512(work.d_s + row, gradient[e]);
@@ -629,6 +648,37 @@ struct AmxTiles {
       Word* const pairs = work.d_s_pairs + k / 2 * kTile + half;
       _mm512_storeu_si512(pairs, _mm512_unpacklo_epi16(gradient[0], gradient[1]));
       _mm512_storeu_si512(pairs + 16, _mm512_unpackhi_epi16(gradient[0], gradient[1]));
+    }
+  }
+
+  // Adds the diagonals of d_s (rows, kTile) to those of the pair, as VectorTiles does. Of
+  // keys and queries that are not there it is zero, but for half a tile that was not
+  // computed.
+  static void add_diagonals(const TilePair& pair, int rows, int columns,
+                            const float* d_s) {
+    const __m512 none = _mm512_setzero_ps();
+    const auto moved_by_one = [](__m512 low, __m512 high) {
+      return _mm512_castsi512_ps(
+          _mm512_alignr_epi32(_mm512_castps_si512(high), _mm512_castps_si512(low), 15));
+    };
+    __m512 sum[4] = {none, none, none, none};
+    for (int k = 0; k < rows; ++k) {
+      const float* const row = d_s + k * kTile;
+      const bool is_whole = columns > 32;
+      pair.d_bias[2 * kTile - 1 - k] +=
+          _mm512_cvtss_f32(_mm512_permutexvar_ps(_mm512_set1_epi32(15), sum[3]));
+      const __m512 values[4] = {_mm512_loadu_ps(row), _mm512_loadu_ps(row + 16),
+                                is_whole ? _mm512_loadu_ps(row + 32) : none,
+                                is_whole ? _mm512_loadu_ps(row + 48) : none};
+      for (int v = 3; v > 0; --v) {
+        sum[v] = _mm512_add_ps(moved_by_one(sum[v - 1], sum[v]), values[v]);
+      }
+      sum[0] = _mm512_add_ps(moved_by_one(none, sum[0]), values[0]);
+    }
+    float* const left = pair.d_bias + kTile - rows;
+    for (int v = 0; v < 4; ++v) {
+      float* const at = left + 16 * v;
+      _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum[v]));
     }
   }
 

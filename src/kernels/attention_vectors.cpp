@@ -6,6 +6,7 @@
 // queries, which lie side by side, and which g++ vectorises.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/exec.hpp"
 #include "kernels/impl/attention_tiles.hpp"
@@ -39,6 +40,16 @@ inline FloatVector load(const float* from) {
 }
 inline void store(FloatVector v, float* to) {
   std::memcpy(to, &v, sizeof(v));
+}
+
+// The last element of `low`, and all of `high` but its last.
+template <int... i>
+FloatVector moved_by_one(FloatVector low, FloatVector high,
+                         std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(low, high, (kFloats - 1 + i)...);
+}
+inline FloatVector moved_by_one(FloatVector low, FloatVector high) {
+  return moved_by_one(low, high, std::make_integer_sequence<int, kFloats>());
 }
 
 constexpr int padded(int count) {
@@ -200,6 +211,7 @@ struct VectorTiles {
   struct Session {};
   static constexpr const int (&kWordOrder)[kTile] = kInOrder;
 
+  static float bias_factor(double) { return 1.0f; }
   static int depth(int d) { return padded(d); }
   static constexpr std::size_t kSquare = sizeof(float) * kTile * kTile;
   static std::size_t tile_bytes(int depth) {
@@ -250,12 +262,23 @@ struct VectorTiles {
     const auto* const key = reinterpret_cast<const float*>(keys);
     const Queries state(queries, n);
     auto* const p = reinterpret_cast<float*>(work);
-    multiply<Left::rows>(pair.keys, columns, d, {key, n}, state.q_t, kTile, p, kTile,
-                         false);
+    multiply_scores(pair, columns, d, key, state.q_t, p);
     pair.draw_words(0, (columns + 31) / 32 * 32);
     softmax(pair, n, columns, state, p);
     multiply<Left::columns>(pair.queries, n, pair.keys, {p, kTile}, key + kTile * n, n,
                             state.o, n, true);
+  }
+
+  // Scores, in both passes the same ones: the product of keys and queries, and the bias.
+  static void multiply_scores(const TilePair& pair, int columns, int d, const float* key,
+                              const float* q_t, float* scores) {
+    const LeftOperand<Left::rows> keys{key, depth(d)};
+    if (pair.bias == nullptr) {
+      multiply<Left::rows>(pair.keys, columns, d, keys, q_t, kTile, scores, kTile, false);
+      return;
+    }
+    pair.put_bias(pair.keys, scores);
+    multiply<Left::rows>(pair.keys, columns, d, keys, q_t, kTile, scores, kTile, true);
   }
 
   // Scores become unnormalised probabilities, after dropout but for its scale.
@@ -366,14 +389,14 @@ struct VectorTiles {
     const BackwardQueries state(queries, n);
     auto* const z = reinterpret_cast<float*>(work);
     float* const d_s = z + kTile * kTile;
-    multiply<Left::rows>(pair.keys, columns, d, {key, n}, state.q_t, kTile, z, kTile,
-                         false);
+    multiply_scores(pair, columns, d, key, state.q_t, z);
     multiply<Left::rows>(pair.keys, columns, d, {key + kTile * n, n}, state.d_o_t, kTile,
                          d_s, kTile, false);
     pair.draw_words(0, (columns + 31) / 32 * 32);
     for (int k = 0; k < pair.keys; ++k) {
       score_gradient(pair, k, columns, state, z + k * kTile, d_s + k * kTile);
     }
+    if (queries_wanted && pair.d_bias != nullptr) add_diagonals(pair, columns, d_s);
     if constexpr (keys_wanted) {
       auto* const d_k = reinterpret_cast<float*>(key_sums);
       multiply<Left::rows>(pair.keys, n, pair.queries, {d_s, kTile}, state.q, n, d_k, n,
@@ -413,6 +436,29 @@ struct VectorTiles {
       const float through = kept ? keep_scale * d_s[i] : 0.0f;
       d_s[i] = z[i] * (through - delta[i]);
       z[i] = kept ? z[i] : 0.0f;
+    }
+  }
+
+  // Adds the diagonals of d_s (keys, kTile) to those of the pair. A sum goes with its
+  // diagonal from a key's row to the next, where it is one query further, and leaves
+  // behind the last query.
+  static void add_diagonals(const TilePair& pair, int columns, float* d_s) {
+    constexpr int kVectors = kTile / kFloats;
+    FloatVector sum[kVectors] = {};
+    for (int k = 0; k < pair.keys; ++k) {
+      float* const row = d_s + k * kTile;
+      std::fill(row + columns, row + kTile, 0.0f);
+      pair.d_bias[2 * kTile - 1 - k] += sum[kVectors - 1][kFloats - 1];
+#pragma GCC unroll 16
+      for (int v = kVectors - 1; v > 0; --v) {
+        sum[v] = moved_by_one(sum[v - 1], sum[v]) + load(row + v * kFloats);
+      }
+      sum[0] = moved_by_one(FloatVector{}, sum[0]) + load(row);
+    }
+    float* const left = pair.d_bias + kTile - pair.keys;
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      store(load(left + v * kFloats) + sum[v], left + v * kFloats);
     }
   }
 

@@ -232,7 +232,8 @@ void CudnnAttention::run(const Cudnn& cudnn, const CudnnAttentionOperands& opera
 
 bool is_for_cudnn(DType type, const AttentionDesc& desc) {
   const bool is_narrow = type == DType::bfloat16 || type == DType::float16;
-  const bool has_mask = desc.mask == MaskKind::none || desc.mask == MaskKind::causal;
+  const bool has_mask = (desc.mask == MaskKind::none || desc.mask == MaskKind::causal) &&
+                        desc.query_lengths == nullptr && !desc.has_bias;
   return is_narrow && has_mask && desc.dropout == 0.0 && has_cudnn_heads(desc.head_dim) &&
          desc.scale > 0.0 && desc.batch > 0 && desc.q_length > 1 &&
          desc.kv_length >= desc.q_length;

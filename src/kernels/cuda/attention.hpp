@@ -34,7 +34,7 @@ struct AttentionDropout {
 struct AttentionShape {
   std::int32_t batch, q_length, kv_length, heads, kv_heads, head_dim;
   float scale;  // positive
-  // A query sees the keys [begin, end): begin is document_begins[sample, query] or 0, end
+  // A query sees the keys [begin, end): begin is document_begins[query, sample] or 0, end
   // the smallest of its own position and one more, of key_lengths[sample] and of
   // kv_length, as far as they are given.
   bool is_causal;

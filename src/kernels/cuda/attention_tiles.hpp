@@ -42,7 +42,7 @@ TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, in
   }
   if (shape.document_begins != nullptr) {
     keys.begin =
-        shape.document_begins[static_cast<std::int64_t>(sample) * shape.q_length + query];
+        shape.document_begins[static_cast<std::int64_t>(query) * shape.batch + sample];
   }
   return keys;
 }

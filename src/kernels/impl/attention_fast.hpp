@@ -51,7 +51,8 @@ struct ForwardArguments {
   StepStateView step;
   HeadsView<const T> q, k, v;
   HeadsView<T> o;
-  float* lse;  // (b, a, s_q)
+  float* lse;                   // (b, a, s_q)
+  const float* bias = nullptr;  // (a, s_q + s_k - 1), or null
 };
 
 template <class T>
@@ -63,6 +64,8 @@ struct BackwardArguments {
   float* delta;      // (b, a, s_q): sums over d of d_o * o
   float* d_q_sum;    // fast_scratch_elements()
   HeadsView<T> d_q, d_k, d_v;
+  const float* bias = nullptr;    // (a, s_q + s_k - 1), or null
+  float* bias_windows = nullptr;  // impl/attention_bias.hpp, or null
 };
 
 // What the launches of a backward pass are called, and what they cost.

@@ -44,12 +44,15 @@ bool have_whole_quads(const Views&... views) {
   return (has_whole_quads(views) && ...);
 }
 
-// Whether there is a kernel for such a shape: head sizes, and counts of 32 bits.
+// Whether there is a kernel for such a shape: head sizes, and counts of 32 bits. Padding
+// among queries, documents in both directions and a bias have none.
 inline bool has_tensor_core_kernel(const AttentionDesc& desc) {
   constexpr index_t kMost = std::numeric_limits<std::int32_t>::max() / 2;
-  return cuda::is_head_dim(desc.head_dim) && desc.scale > 0.0 && desc.batch > 0 &&
-         desc.q_length > 0 && desc.kv_length > 0 && desc.q_length < kMost &&
-         desc.kv_length < kMost && desc.batch * desc.heads * desc.q_length < kMost &&
+  const bool has_mask = desc.mask != MaskKind::segment && desc.query_lengths == nullptr;
+  return has_mask && !desc.has_bias && cuda::is_head_dim(desc.head_dim) &&
+         desc.scale > 0.0 && desc.batch > 0 && desc.q_length > 0 && desc.kv_length > 0 &&
+         desc.q_length < kMost && desc.kv_length < kMost &&
+         desc.batch * desc.heads * desc.q_length < kMost &&
          desc.batch * desc.heads * desc.kv_length < kMost;
 }
 

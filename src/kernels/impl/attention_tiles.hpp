@@ -10,6 +10,7 @@
 //
 // An Engine computes tiles, in memory whose layout is its own:
 //   Element; depth(d): the head size, padded; Session: held while tiles are computed
+//   bias_factor(scale) of a bias that is added to scores as the Engine has them
 //   kWordOrder         of the queries in dropout words of the forward pass
 //   forward:  load_forward_keys, begin_forward, forward_tile, end_forward
 //   backward: load_backward_keys, begin_backward, backward_tile, store_*
@@ -21,8 +22,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "base/random.hpp"
+#include "kernels/impl/attention_bias.hpp"
 #include "kernels/impl/attention_host.hpp"
 #include "kernels/impl/attention_mask.hpp"
 #include "kernels/impl/philox_lanes.hpp"
@@ -65,6 +68,15 @@ inline void set_query_tile(const AttentionDesc& desc, index_t sample, index_t be
   const KeyRange first = tile.of[0], last = tile.of[tile.rows - 1];
   tile.seen = {first.begin, last.end};
   tile.seen_by_all = {last.begin, first.end};
+  if (tile.seen.is_empty()) tile.seen = tile.seen_by_all = {};
+}
+
+// rows = 0: what padding gets, which sees no keys.
+template <class T>
+void store_nothing(const Rows<T>& rows, int count, index_t head_dim) {
+  for (int i = 0; i < count; ++i) {
+    std::fill_n(rows.row(i), head_dim, static_cast<T>(0.0f));
+  }
 }
 
 // Draws the words of pairs of tiles: of kTile queries from q_begin on, the c-th of which
@@ -100,7 +112,18 @@ struct TilePair {
   index_t k_begin = 0;
   std::uint32_t threshold = 0;
   float keep_scale = 1.0f;
+  // Of a bias, null without one: query i and key j have element kTile - 1 + i - j, to be
+  // added to their score; and in the backward pass, where sums over the same diagonals of
+  // the scores' gradients are added to.
+  const float* bias = nullptr;
+  float* d_bias = nullptr;
 
+  // Fills the scores of the keys [0, rows) with the bias, so that a product is added.
+  void put_bias(int rows, float* scores) const {
+    for (int k = 0; k < rows; ++k) {
+      std::memcpy(scores + k * kTile, bias + kTile - 1 - k, kTile * sizeof(float));
+    }
+  }
   // Of the columns [column, column + columns), a multiple of 32: all of a half tile,
   // whose queries may be in any order.
   void draw_words(int column, int columns) const;
@@ -162,6 +185,26 @@ inline bool set_pair(const QueryTile& queries, index_t k_begin, index_t kv_lengt
   }
   return true;
 }
+
+// What TilePair::bias needs: the bias of some tile of queries and some tile of keys.
+struct BiasOfPair {
+  static constexpr int kDiagonals = 2 * kTile;
+  alignas(64) float values[kDiagonals];
+
+  // `bias` is that of all heads. There are no distances, and nobody looks, where the
+  // tiles have no queries or no keys.
+  void load(const AttentionDesc& desc, const float* bias, index_t head, index_t q_begin,
+            index_t k_begin, float factor) {
+    const index_t count = distances(desc);
+    const index_t first = q_begin - k_begin + desc.kv_length - kTile;
+    const auto begin = static_cast<int>(std::clamp<index_t>(-first, 0, kDiagonals));
+    const auto end = static_cast<int>(std::clamp<index_t>(count - first, 0, kDiagonals));
+    std::fill(values, values + begin, 0.0f);
+    std::fill(values + end, values + kDiagonals, 0.0f);
+    const index_t at = head * count + first;
+    for (int i = begin; i < end; ++i) values[i] = factor * bias[at + i];
+  }
+};
 
 // Hands out parts of a thread's memory.
 class Room {
@@ -245,6 +288,7 @@ struct ForwardWork {
       state[i] = room.take(Engine::forward_query_bytes(depth));
       const index_t begin = (block.first + i) * kTile;
       set_query_tile(desc, block.sample, begin, *query[i]);
+      if (query[i]->seen.is_empty()) continue;
       seen = {std::min(seen.begin, query[i]->seen.begin),
               std::max(seen.end, query[i]->seen.end)};
       Engine::begin_forward(rows_of(in.q, begin, block.sample, block.head, d),
@@ -262,11 +306,17 @@ struct ForwardWork {
     }
     for (int i = 0; i < count; ++i) {
       const index_t begin = (block.first + i) * kTile;
-      Engine::end_forward(
-          state[i], query[i]->rows, d, desc.scale,
-          static_cast<float>(random::DropoutWords::keep_scale(threshold)),
-          rows_of(in.o, begin, block.sample, block.head, d),
-          in.lse + (block.sample * desc.heads + block.head) * desc.q_length + begin);
+      const Rows<T> o = rows_of(in.o, begin, block.sample, block.head, d);
+      float* const lse =
+          in.lse + (block.sample * desc.heads + block.head) * desc.q_length + begin;
+      if (query[i]->seen.is_empty()) {
+        store_nothing(o, query[i]->rows, d);
+        std::fill_n(lse, query[i]->rows, -Kokkos::Experimental::infinity_v<float>);
+        continue;
+      }
+      Engine::end_forward(state[i], query[i]->rows, d, desc.scale,
+                          static_cast<float>(random::DropoutWords::keep_scale(threshold)),
+                          o, lse);
     }
   }
 
@@ -287,6 +337,7 @@ struct ForwardWork {
             std::byte* work) const {
     const int d = static_cast<int>(in.desc.head_dim);
     WordDrawer drawer;
+    BiasOfPair bias;
     TilePair pair;
     if (threshold != 0) {
       drawer.set(in.desc, in.step(), threshold, block.sample, block.head, tile * kTile,
@@ -297,6 +348,11 @@ struct ForwardWork {
     }
     for (index_t k = from; k < to; k += kTile) {
       if (set_pair(query, k, in.desc.kv_length, pair)) {
+        if (in.bias != nullptr) {
+          bias.load(in.desc, in.bias, block.head, tile * kTile, k,
+                    Engine::bias_factor(in.desc.scale));
+          pair.bias = bias.values;
+        }
         Engine::forward_tile(pair, d, in.desc.scale, keys, state, work);
       }
       keys += Engine::forward_key_bytes(Engine::depth(d));
@@ -344,9 +400,11 @@ struct BackwardWork {
       d_q = room.take<float>(sizeof(float) * static_cast<std::size_t>(kTile * depth));
     }
   };
-  // Keys [from, to) of one key head of a sample; a chunk, or the end of one.
+  // Keys [from, to) of one key head of a sample; a chunk, or the end of one, and whether
+  // it is the first one of the work item.
   struct Keys {
     index_t sample, kv_head, from, to;
+    bool is_first;
   };
 
   static constexpr index_t kChunkKeys = kChunk * kTile;
@@ -367,28 +425,29 @@ struct BackwardWork {
       const KeyRange seen = visible_keys(desc, block.sample, block.first * kTile,
                                          std::min(block.last * kTile, desc.q_length) - 1);
       const index_t end = std::max(seen.end, seen.begin + 1);
-      for (index_t c = seen.begin / kChunkKeys; c * kChunkKeys < end; ++c) {
-        one_chunk(keys_of(block.sample, kv_head, c), block.head, block.head + 1,
-                  block.first, block.last, memory);
+      const index_t first = seen.begin / kChunkKeys;
+      for (index_t c = first; c * kChunkKeys < end; ++c) {
+        one_chunk(keys_of(block.sample, kv_head, c, c == first), block.head,
+                  block.head + 1, block.first, block.last, memory);
       }
     } else if constexpr (kind == Gradients::of_keys) {
       // The first chunks, which the most queries see, are taken first.
       const index_t heads = desc.batch * desc.kv_heads;
       const index_t kv_head = item % heads % desc.kv_heads;
-      one_chunk(keys_of(item % heads / desc.kv_heads, kv_head, item / heads),
+      one_chunk(keys_of(item % heads / desc.kv_heads, kv_head, item / heads, true),
                 kv_head * group, (kv_head + 1) * group, 0, q_tiles, memory);
     } else {
       const index_t kv_head = item % desc.kv_heads;
       for (index_t c = 0; c < chunks(desc); ++c) {
-        one_chunk(keys_of(item / desc.kv_heads, kv_head, c), kv_head * group,
+        one_chunk(keys_of(item / desc.kv_heads, kv_head, c, c == 0), kv_head * group,
                   (kv_head + 1) * group, 0, q_tiles, memory);
       }
     }
   }
 
-  Keys keys_of(index_t sample, index_t kv_head, index_t chunk) const {
+  Keys keys_of(index_t sample, index_t kv_head, index_t chunk, bool is_first) const {
     return {sample, kv_head, chunk * kChunkKeys,
-            std::min(in.desc.kv_length, (chunk + 1) * kChunkKeys)};
+            std::min(in.desc.kv_length, (chunk + 1) * kChunkKeys), is_first};
   }
 
   // Adds what a chunk of keys gives to d_q of the heads and tiles of queries, and
@@ -411,11 +470,14 @@ struct BackwardWork {
 
   void load_keys(const Keys& keys, std::byte* to) const {
     const int d = static_cast<int>(in.desc.head_dim);
+    const KeyRange seen = visible_keys(in.desc, keys.sample, 0, in.desc.q_length - 1);
     for (index_t k = keys.from; k < keys.to; k += kTile) {
-      Engine::load_backward_keys(rows_of(in.k, k, keys.sample, keys.kv_head, d),
-                                 rows_of(in.v, k, keys.sample, keys.kv_head, d),
-                                 static_cast<int>(std::min<index_t>(kTile, keys.to - k)),
-                                 d, to);
+      if (k < seen.end && k + kTile > seen.begin) {
+        const auto rows = static_cast<int>(std::min<index_t>(kTile, keys.to - k));
+        Engine::load_backward_keys(rows_of(in.k, k, keys.sample, keys.kv_head, d),
+                                   rows_of(in.v, k, keys.sample, keys.kv_head, d), rows,
+                                   d, to);
+      }
       to += Engine::backward_key_bytes(Engine::depth(d));
     }
   }
@@ -439,11 +501,19 @@ struct BackwardWork {
     const index_t begin = tile * kTile;
     QueryTile query;
     set_query_tile(desc, keys.sample, begin, query);
-    // The chunks whose tiles are added to this d_q, at least one.
+    const Rows<T> d_q_rows = rows_of(in.d_q, begin, keys.sample, head, desc.head_dim);
+    if (query.seen.is_empty()) {
+      if (kQueries && keys.is_first) {
+        store_nothing(d_q_rows, query.rows, desc.head_dim);
+        clear_window(keys.sample, head, tile);
+      }
+      return;
+    }
+    // The chunks whose tiles are added to this d_q.
     const index_t first = query.seen.begin / kChunkKeys * kChunkKeys;
-    const index_t end = std::max(query.seen.end, first + 1);
-    if (keys.from < first || keys.from >= end) return;
-    const bool is_first = keys.from == first, is_last = end <= keys.from + kChunkKeys;
+    if (keys.from < first || keys.from >= query.seen.end) return;
+    const bool is_first = keys.from == first;
+    const bool is_last = query.seen.end <= keys.from + kChunkKeys;
     const int d = static_cast<int>(desc.head_dim), depth = Engine::depth(d);
     const index_t row = (keys.sample * desc.heads + head) * desc.q_length + begin;
     Engine::begin_backward(rows_of(in.q, begin, keys.sample, head, d),
@@ -457,13 +527,33 @@ struct BackwardWork {
                   kTile * depth;
       }
       if (is_first) std::fill_n(d_q, kTile * depth, 0.0f);
+      if (is_first) clear_window(keys.sample, head, tile);
     }
     walk(keys, head, tile, query, memory, d_q);
     if constexpr (kQueries) {
       if (is_last) {
-        Engine::store_d_q(d_q, query.rows, d, desc.scale,
-                          rows_of(in.d_q, begin, keys.sample, head, d));
+        Engine::store_d_q(d_q, query.rows, d, desc.scale, d_q_rows);
       }
+    }
+  }
+
+  // The window of a tile of queries for the bias's gradient.
+  float* window(index_t sample, index_t head, index_t tile) const {
+    return in.bias_windows +
+           BiasWindows(in.desc, kTile).begin(in.desc, sample, head, tile);
+  }
+  void clear_window(index_t sample, index_t head, index_t tile) const {
+    if (in.bias == nullptr) return;
+    std::fill_n(window(sample, head, tile), BiasWindows(in.desc, kTile).length(), 0.0f);
+  }
+  void set_bias(const Keys& keys, index_t head, index_t tile, index_t k_begin,
+                BiasOfPair& bias, TilePair& pair) const {
+    bias.load(in.desc, in.bias, head, tile * kTile, k_begin,
+              Engine::bias_factor(in.desc.scale));
+    pair.bias = bias.values;
+    if constexpr (kQueries) {
+      pair.d_bias = window(keys.sample, head, tile) +
+                    BiasWindows(in.desc, kTile).diagonals(k_begin);
     }
   }
 
@@ -471,6 +561,7 @@ struct BackwardWork {
             const Memory& memory, float* d_q) const {
     const int d = static_cast<int>(in.desc.head_dim), depth = Engine::depth(d);
     WordDrawer drawer;
+    BiasOfPair bias;
     TilePair pair;
     if (threshold != 0) {
       drawer.set(in.desc, in.step(), threshold, keys.sample, head, tile * kTile,
@@ -482,6 +573,7 @@ struct BackwardWork {
     }
     for (index_t k = keys.from; k < keys.to; k += kTile) {
       if (!set_pair(query, k, in.desc.kv_length, pair)) continue;
+      if (in.bias != nullptr) set_bias(keys, head, tile, k, bias, pair);
       const auto at = static_cast<std::size_t>((k - keys.from) / kTile);
       Engine::template backward_tile<kKeys, kQueries>(
           pair, d, in.desc.scale, memory.keys + at * Engine::backward_key_bytes(depth),

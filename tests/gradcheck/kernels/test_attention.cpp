@@ -34,30 +34,49 @@ AttentionDesc make(index_t q_length, index_t kv_length, index_t heads, index_t k
   return desc;
 }
 
-// One array holds q, k and v, each (positions, batch, heads * head_dim).
+// The second sample has half of the queries. Problem sets the lengths.
+AttentionDesc padded(AttentionDesc desc) {
+  static const std::int32_t some_length = 0;
+  desc.query_lengths = &some_length;
+  return desc;
+}
+
+AttentionDesc biased(AttentionDesc desc) {
+  desc.has_bias = true;
+  return desc;
+}
+
+// One array holds q, k and v, each (positions, batch, heads * head_dim), and a bias.
 class Problem {
  public:
   explicit Problem(const AttentionDesc& desc)
       : d(desc),
         q_size(d.q_length * d.batch * d.heads * d.head_dim),
         kv_size(d.kv_length * d.batch * d.kv_heads * d.head_dim),
+        distances(d.has_bias ? d.q_length + d.kv_length - 1 : 0),
         d_o(test::uniform(q_size, 9)),
         o(q_size),
         lse(d.batch * d.heads * d.q_length),
         lengths(d.batch, 5),
         begins(d.batch * d.q_length),
+        ends(d.batch * d.q_length),
+        query_lengths({static_cast<double>(d.q_length), d.q_length / 2.0}),
         step("step") {
     d.key_lengths = lengths.vector().data();
     // Documents of four tokens.
-    Point begin;
+    Point begin, end;
     for (index_t i = 0; i < d.batch * d.q_length; ++i) {
-      begin.push_back(static_cast<double>(i % d.q_length / 4 * 4));
+      begin.push_back(static_cast<double>(i / d.batch / 4 * 4));
+      end.push_back(std::min(begin.back() + 4, static_cast<double>(d.kv_length)));
     }
     begins.set(begin);
+    ends.set(end);
     d.document_begins = begins.vector().data();
+    d.document_ends = ends.vector().data();
+    if (d.query_lengths != nullptr) d.query_lengths = query_lengths.vector().data();
   }
 
-  index_t size() const { return q_size + 2 * kv_size; }
+  index_t size() const { return q_size + 2 * kv_size + d.heads * distances; }
 
   double loss(const Point& point) {
     const Array<double> qkv(point);
@@ -75,7 +94,8 @@ class Problem {
     attention_backward<double>(
         Exec(), d, StepStateView(step.data()), q<const double>(qkv), k<const double>(qkv),
         v<const double>(qkv), q<const double>(o), lse.cvector(), q<const double>(d_o),
-        scratch.vector(), q<double>(d_qkv), k<double>(d_qkv), v<double>(d_qkv));
+        scratch.vector(), q<double>(d_qkv), k<double>(d_qkv), v<double>(d_qkv), bias(qkv),
+        bias(d_qkv));
     return d_qkv.values();
   }
 
@@ -95,22 +115,26 @@ class Problem {
     view.data += kv_size;
     return view;
   }
+  View2<double> bias(const Array<double>& array) const {
+    if (!d.has_bias) return {};
+    return {array.vector().data() + q_size + 2 * kv_size, d.heads, distances};
+  }
   void forward(const Array<double>& qkv) {
     attention_forward<double>(Exec(), d, StepStateView(step.data()), q<const double>(qkv),
                               k<const double>(qkv), v<const double>(qkv), q<double>(o),
-                              lse.vector());
+                              lse.vector(), bias(qkv));
   }
 
   AttentionDesc d;
-  index_t q_size, kv_size;
+  index_t q_size, kv_size, distances;
   Array<double> d_o, o, lse;
-  Array<std::int32_t> lengths, begins;
+  Array<std::int32_t> lengths, begins, ends, query_lengths;
   Kokkos::View<StepState, DeviceMemory> step;
 };
 
 class AttentionGradient : public ::testing::TestWithParam<Case> {};
 
-TEST_P(AttentionGradient, OfQueriesKeysAndValues) {
+TEST_P(AttentionGradient, OfQueriesKeysValuesAndBias) {
   Problem problem(GetParam().desc);
   const Point at = test::uniform(static_cast<std::size_t>(problem.size()), 1);
   EXPECT_TRUE(test::check_gradient([&](const Point& p) { return problem.loss(p); }, at,
@@ -119,14 +143,22 @@ TEST_P(AttentionGradient, OfQueriesKeysAndValues) {
 
 INSTANTIATE_TEST_SUITE_P(
     Attention, AttentionGradient,
-    ::testing::Values(Case{"causal", make(9, 9, 2, 2, MaskKind::causal, 0)},
-                      Case{"dropout", make(9, 9, 2, 2, MaskKind::causal, 0.3)},
-                      Case{"grouped", make(7, 7, 4, 2, MaskKind::causal, 0.1)},
-                      Case{"cross", make(5, 11, 2, 2, MaskKind::none, 0)},
-                      Case{"padding", make(5, 11, 2, 2, MaskKind::padding, 0.1)},
-                      Case{"document", make(9, 9, 2, 1, MaskKind::document, 0.1)},
-                      Case{"cached", make(3, 9, 2, 1, MaskKind::causal, 0)},
-                      Case{"tiles", make(70, 70, 1, 1, MaskKind::causal, 0.1)}),
+    ::testing::Values(
+        Case{"causal", make(9, 9, 2, 2, MaskKind::causal, 0)},
+        Case{"dropout", make(9, 9, 2, 2, MaskKind::causal, 0.3)},
+        Case{"grouped", make(7, 7, 4, 2, MaskKind::causal, 0.1)},
+        Case{"cross", make(5, 11, 2, 2, MaskKind::none, 0)},
+        Case{"padding", make(5, 11, 2, 2, MaskKind::padding, 0.1)},
+        Case{"document", make(9, 9, 2, 1, MaskKind::document, 0.1)},
+        Case{"segment", make(9, 9, 2, 1, MaskKind::segment, 0.1)},
+        Case{"padded", padded(make(9, 9, 2, 1, MaskKind::padding, 0.1))},
+        Case{"padded_tiles", padded(make(140, 140, 1, 1, MaskKind::causal, 0))},
+        Case{"bias", biased(make(9, 9, 4, 2, MaskKind::none, 0.1))},
+        Case{"bias_causal", biased(make(9, 9, 2, 2, MaskKind::causal, 0))},
+        Case{"bias_cross", biased(padded(make(5, 11, 2, 2, MaskKind::padding, 0)))},
+        Case{"bias_tiles", biased(make(70, 128, 1, 1, MaskKind::none, 0.1))},
+        Case{"cached", make(3, 9, 2, 1, MaskKind::causal, 0)},
+        Case{"tiles", make(70, 70, 1, 1, MaskKind::causal, 0.1)}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

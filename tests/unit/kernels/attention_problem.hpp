@@ -94,80 +94,131 @@ class Heads {
   Array<T> data_;
 };
 
+// Distances of queries and keys, for a bias of each head.
+inline index_t distances_of(const AttentionDesc& d) {
+  return d.q_length + d.kv_length - 1;
+}
+inline index_t bias_heads(const AttentionDesc& d) {
+  return d.has_bias ? d.heads : 0;
+}
+
 template <class T>
 struct Output {
   Heads<T> o, d_q, d_k, d_v;
-  Array<Accumulator<T>> lse;
+  Array<Accumulator<T>> lse, d_bias;
 
   explicit Output(const AttentionDesc& d, index_t gap = kOddGap)
       : o(d.q_length, d.batch, d.heads * d.head_dim, 7.0, gap),
         d_q(d.q_length, d.batch, d.heads * d.head_dim, 7.0, gap),
         d_k(d.kv_length, d.batch, d.kv_heads * d.head_dim, 7.0, gap),
         d_v(d.kv_length, d.batch, d.kv_heads * d.head_dim, 7.0, gap),
-        lse(static_cast<std::size_t>(d.batch * d.heads * d.q_length), 7.0) {}
+        lse(static_cast<std::size_t>(d.batch * d.heads * d.q_length), 7.0),
+        d_bias(static_cast<std::size_t>(bias_heads(d) * distances_of(d)), 7.0) {}
   std::vector<unsigned char> bytes() const {
     std::vector<unsigned char> all;
-    for (const auto& part :
-         {o.bytes(), d_q.bytes(), d_k.bytes(), d_v.bytes(), lse.bytes()}) {
+    for (const auto& part : {o.bytes(), d_q.bytes(), d_k.bytes(), d_v.bytes(),
+                             lse.bytes(), d_bias.bytes()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;
   }
 };
 
+// The same problem with padding among the queries, whose lengths Problem makes.
+inline AttentionDesc padded(AttentionDesc desc) {
+  static const std::int32_t some_length = 0;
+  desc.query_lengths = &some_length;
+  return desc;
+}
+// The same problem with a bias by distance.
+inline AttentionDesc biased(AttentionDesc desc) {
+  desc.has_bias = true;
+  return desc;
+}
+// Queries of a sample: nearly all, half of them, and none.
+inline index_t query_length(const AttentionDesc& d, index_t sample) {
+  if (d.query_lengths == nullptr) return d.q_length;
+  return sample % 3 == 0   ? std::max<index_t>(1, d.q_length - 2)
+         : sample % 3 == 1 ? (d.q_length + 1) / 2
+                           : 0;
+}
+
 // Keys that query q of a sample sees, by the masks that Problem makes.
 struct Seen {
   index_t begin, end;
 };
-inline Seen seen_keys(const AttentionDesc& d, index_t sample, index_t q) {
+inline Seen seen_keys_of_mask(const AttentionDesc& d, index_t sample, index_t q) {
   const index_t position = q + d.kv_length - d.q_length;
   switch (d.mask) {
     case MaskKind::causal:
       return {0, position + 1};
     case MaskKind::padding:
       return {0, std::max<index_t>(1, d.kv_length - 9 * sample - 2)};
-    case MaskKind::document: {
+    case MaskKind::document:
+    case MaskKind::segment: {
       // One begins at the second key of a tile; of the third sample it has all queries
       // of the tile after that.
       const index_t length = 11 + 60 * sample, first = 65 % length;
-      const index_t begin = (position + length - first) / length * length;
-      return {std::max<index_t>(0, begin - length + first), position + 1};
+      const index_t end = (position + length - first) / length * length + first;
+      return {std::max<index_t>(0, end - length),
+              d.mask == MaskKind::document ? position + 1 : std::min(end, d.kv_length)};
     }
     default:
       return {0, d.kv_length};
   }
+}
+inline Seen seen_keys(const AttentionDesc& d, index_t sample, index_t q) {
+  if (q >= query_length(d, sample)) return {0, 0};
+  return seen_keys_of_mask(d, sample, q);
 }
 
 template <class T>
 struct Problem {
   AttentionDesc desc;
   index_t gap;
-  Array<std::int32_t> lengths, begins;
+  Array<std::int32_t> lengths, query_lengths, begins, ends;
   Heads<T> q, k, v, d_o;
+  Array<Accumulator<T>> bias;
 
   explicit Problem(const AttentionDesc& d, double largest = 2.0, index_t gap_ = kOddGap)
       : desc(d),
         gap(gap_),
         lengths(static_cast<std::size_t>(d.batch)),
+        query_lengths(static_cast<std::size_t>(d.batch)),
         begins(static_cast<std::size_t>(d.batch * d.q_length)),
+        ends(static_cast<std::size_t>(d.batch * d.q_length)),
         q(d.q_length, d.batch, d.heads * d.head_dim, random(d.q_length, d.heads, 1), gap),
         k(d.kv_length, d.batch, d.kv_heads * d.head_dim,
           random(d.kv_length, d.kv_heads, 2, largest), gap),
         v(d.kv_length, d.batch, d.kv_heads * d.head_dim,
           random(d.kv_length, d.kv_heads, 3), gap),
         d_o(d.q_length, d.batch, d.heads * d.head_dim, random(d.q_length, d.heads, 4),
-            gap) {
-    Values length, begin;
+            gap),
+        bias(
+            test::uniform(static_cast<std::size_t>(bias_heads(d) * distances_of(d)), 5)) {
+    Values length, queries, begin, end;
     for (index_t b = 0; b < d.batch; ++b) {
-      length.push_back(static_cast<double>(seen_keys(d, b, 0).end));
-      for (index_t i = 0; i < d.q_length; ++i) {
-        begin.push_back(static_cast<double>(seen_keys(d, b, i).begin));
-      }
+      length.push_back(static_cast<double>(seen_keys_of_mask(d, b, 0).end));
+      queries.push_back(static_cast<double>(query_length(d, b)));
+    }
+    for (index_t i = 0; i < d.q_length * d.batch; ++i) {
+      // What a field says of padding is of no account.
+      const bool is_padding = i / d.batch >= query_length(d, i % d.batch);
+      const Seen seen = seen_keys_of_mask(d, i % d.batch, i / d.batch);
+      begin.push_back(is_padding ? -7.0 : static_cast<double>(seen.begin));
+      end.push_back(is_padding ? 1e9 : static_cast<double>(seen.end));
     }
     lengths.set(length);
+    query_lengths.set(queries);
     begins.set(begin);
+    ends.set(end);
+    const bool is_segment = d.mask == MaskKind::segment;
     if (d.mask == MaskKind::padding) desc.key_lengths = lengths.vector().data();
-    if (d.mask == MaskKind::document) desc.document_begins = begins.vector().data();
+    if (d.query_lengths != nullptr) desc.query_lengths = query_lengths.vector().data();
+    if (d.mask == MaskKind::document || is_segment) {
+      desc.document_begins = begins.vector().data();
+    }
+    if (is_segment) desc.document_ends = ends.vector().data();
   }
 
   Output<T> fast(const Exec& exec = Exec()) const {
@@ -181,11 +232,17 @@ struct Problem {
     using C = const T;
     using A = Accumulator<T>;
     const index_t at = head * d.head_dim, kv_at = kv_head * d.head_dim;
+    const auto of_heads = [&](const Array<A>& whole) {
+      const index_t distances = distances_of(d);
+      return d.has_bias
+                 ? View2<A>(whole.vector().data() + head * distances, d.heads, distances)
+                 : View2<A>();
+    };
     const Array<A> lse(static_cast<std::size_t>(d.batch * d.heads * d.q_length), NAN);
     attention_forward<T>(exec, d, step.view(), q.template view<C>(at, sample),
                          k.template view<C>(kv_at, sample),
                          v.template view<C>(kv_at, sample), out.o.view(at, sample),
-                         lse.vector());
+                         lse.vector(), of_heads(bias));
     const Array<A> scratch(
         static_cast<std::size_t>(attention_backward_scratch_elements<T>(d)), NAN);
     attention_backward<T>(
@@ -193,7 +250,8 @@ struct Problem {
         k.template view<C>(kv_at, sample), v.template view<C>(kv_at, sample),
         out.o.template view<C>(at, sample), lse.cvector(),
         d_o.template view<C>(at, sample), scratch.vector(), out.d_q.view(at, sample),
-        out.d_k.view(kv_at, sample), out.d_v.view(kv_at, sample));
+        out.d_k.view(kv_at, sample), out.d_v.view(kv_at, sample), of_heads(bias),
+        of_heads(out.d_bias));
     // lse is (b, a, s_q): rows of one sample's part lie together in the whole.
     exec.fence("test");
     for (index_t b = 0; b < d.batch; ++b) {
@@ -219,9 +277,9 @@ struct Problem {
 // their rounding to 16 bits is no error of the backward pass.
 class Dense {
  public:
-  Values o, lse, d_q, d_k, d_v;
+  Values o, lse, d_q, d_k, d_v, d_bias;
   // The same sums of absolute terms: what errors of the terms are relative to.
-  Values o_terms, d_q_terms, d_k_terms, d_v_terms;
+  Values o_terms, d_q_terms, d_k_terms, d_v_terms, d_bias_terms;
 
   template <class T>
   explicit Dense(const Problem<T>& problem, const Output<T>* forward = nullptr)
@@ -229,7 +287,9 @@ class Dense {
         q(problem.q.values()),
         k(problem.k.values()),
         v(problem.v.values()),
-        d_o(problem.d_o.values()) {
+        d_o(problem.d_o.values()),
+        bias(problem.bias.values()) {
+    d_bias.resize(bias.size()), d_bias_terms.resize(bias.size());
     o.resize(q.size()), d_q.resize(q.size()), d_k.resize(k.size()), d_v.resize(v.size());
     lse.resize(d.batch * d.heads * d.q_length);
     o_terms = o, d_q_terms = d_q, d_k_terms = d_k, d_v_terms = d_v;
@@ -251,6 +311,9 @@ class Dense {
   }
   index_t k_at(index_t b, index_t head, index_t j) const {
     return ((j * d.batch + b) * d.kv_heads + head * d.kv_heads / d.heads) * d.head_dim;
+  }
+  index_t bias_at(index_t head, index_t i, index_t j) const {
+    return head * distances_of(d) + i - j + d.kv_length - 1;
   }
   double dot(const Values& x, index_t i, const Values& y, index_t j) const {
     double sum = 0;
@@ -282,14 +345,19 @@ class Dense {
   void row(index_t b, index_t head, index_t i) {
     const Seen seen = seen_keys(d, b, i);
     const index_t keys = seen.end, at = q_at(b, head, i);
+    const index_t lse_at = (b * d.heads + head) * d.q_length + i;
+    if (seen.begin == seen.end) {
+      lse[lse_at] = -INFINITY;
+      return;
+    }
     Values p(keys, -INFINITY), d_p(keys);
     double largest = -INFINITY, sum = 0, mean = 0;
     for (index_t j = seen.begin; j < keys; ++j) {
       p[j] = d.scale * dot(q, at, k, k_at(b, head, j));
+      if (d.has_bias) p[j] += bias[bias_at(head, i, j)];
       largest = std::max(largest, p[j]);
     }
     for (double& x : p) sum += x = std::exp(x - largest);
-    const index_t lse_at = (b * d.heads + head) * d.q_length + i;
     lse[lse_at] = largest + std::log(sum);
     const Values keep = factors(b, head, i, keys);
     for (index_t j = 0; j < keys; ++j) {
@@ -305,6 +373,11 @@ class Dense {
       for (double& x : p) x *= std::exp(lse[lse_at] - saved_lse[lse_at]);
     }
     for (index_t j = 0; j < keys; ++j) {
+      if (d.has_bias) {
+        const index_t to = bias_at(head, i, j);
+        d_bias[to] += p[j] * (d_p[j] - mean);
+        d_bias_terms[to] += p[j] * (std::abs(d_p[j]) + std::abs(mean));
+      }
       const double d_s = d.scale * p[j] * (d_p[j] - mean);
       for (index_t c = 0; c < d.head_dim; ++c) {
         const index_t of_q = at + c, of_k = k_at(b, head, j) + c;
@@ -320,7 +393,7 @@ class Dense {
   }
 
   AttentionDesc d;
-  Values q, k, v, d_o, saved_o, saved_lse;
+  Values q, k, v, d_o, bias, saved_o, saved_lse;
 };
 
 inline AttentionDesc make(index_t batch, index_t q_length, index_t kv_length,
@@ -349,10 +422,18 @@ inline AttentionDesc make(index_t batch, index_t q_length, index_t kv_length,
 }
 
 inline std::string name_of(const AttentionDesc& d) {
-  constexpr const char* kMasks[] = {"none", "causal", "padding", "document"};
-  return fmt::format("b {} queries {} keys {} heads {}/{} d {} dropout {} {}", d.batch,
-                     d.q_length, d.kv_length, d.heads, d.kv_heads, d.head_dim, d.dropout,
-                     kMasks[static_cast<int>(d.mask)]);
+  constexpr const char* kMasks[] = {"none", "causal", "padding", "document", "segment"};
+  return fmt::format("b {} queries {} keys {} heads {}/{} d {} dropout {} {}{}{}",
+                     d.batch, d.q_length, d.kv_length, d.heads, d.kv_heads, d.head_dim,
+                     d.dropout, kMasks[static_cast<int>(d.mask)],
+                     d.query_lengths != nullptr ? " padded" : "",
+                     d.has_bias ? " biased" : "");
+}
+
+// That of a query without keys is minus infinity: as a number, to compare with.
+inline Values as_numbers(Values lse) {
+  for (double& x : lse) x = x == -INFINITY ? -1e30 : x;
+  return lse;
 }
 
 // What is summed was rounded to T before: each term is off by `rounding` of itself.
@@ -365,10 +446,22 @@ inline void expect_within_terms(const Values& got, const Values& want,
   }
 }
 
+// Sums of floats, or doubles, whatever T is, of terms whose parts were not rounded to T.
+template <class T>
+void expect_bias_gradient(const Output<T>& got, const Dense& want) {
+  const Values sums = got.d_bias.values();
+  ASSERT_EQ(sums.size(), want.d_bias.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const double allowed =
+        128 * test::rounding<Accumulator<T>>() * (want.d_bias_terms[i] + 0.1);
+    ASSERT_LE(std::abs(sums[i] - want.d_bias[i]), allowed) << "d_bias " << i;
+  }
+}
+
 template <class T>
 void expect_within_terms(const Output<T>& got, const Dense& want) {
   const double u = test::rounding<T>();
-  test::expect_close(got.lse.values(), want.lse, 1e-5, 1, "lse");
+  test::expect_close(as_numbers(got.lse.values()), as_numbers(want.lse), 1e-5, 1, "lse");
   expect_within_terms(got.o.values(), want.o, want.o_terms, u, "o");
   expect_within_terms(got.d_q.values(), want.d_q, want.d_q_terms, u, "d_q");
   expect_within_terms(got.d_k.values(), want.d_k, want.d_k_terms, u, "d_k");

@@ -21,6 +21,7 @@ using namespace attention_test;
 
 // Lengths around a tile's, head sizes around a vector's.
 const std::vector<AttentionDesc>& cases() {
+  using enum MaskKind;
   static const std::vector<AttentionDesc> all = {
       make(2, 1, 1, 2, 2, 5),
       make(1, 2, 2, 1, 1, 1, 0.1),
@@ -31,23 +32,44 @@ const std::vector<AttentionDesc>& cases() {
       make(1, 129, 129, 2, 2, 31, 0.2),
       make(1, 129, 129, 1, 1, 64),
       make(1, 33, 33, 1, 1, 128, 0.5),
-      make(2, 33, 70, 2, 2, 9, 0.1, MaskKind::none),   // cross attention
-      make(1, 70, 33, 4, 2, 17, 0.0, MaskKind::none),  // more queries than keys
-      make(3, 1, 130, 4, 2, 24),                       // one new token after 129
-      make(2, 5, 71, 2, 2, 13, 0.2),                   // several new tokens
+      make(2, 33, 70, 2, 2, 9, 0.1, none),   // cross attention
+      make(1, 70, 33, 4, 2, 17, 0.0, none),  // more queries than keys
+      make(3, 1, 130, 4, 2, 24),             // one new token after 129
+      make(2, 5, 71, 2, 2, 13, 0.2),         // several new tokens
       make(1, 66, 200, 2, 1, 8, 0.1),
       make(1, 66, 192, 1, 1, 8, 0.1),  // one key of a tile is not seen by the first query
       make(1, 31, 31, 1, 1, 64, 0.1),
       make(1, 65, 65, 2, 1, 160, 0.1),  // heads up to the largest
       make(1, 70, 70, 1, 1, 256, 0.2),
-      make(1, 33, 65, 2, 2, 256, 0.0, MaskKind::none),
+      make(1, 33, 65, 2, 2, 256, 0.0, none),
       make(1, 257, 257, 2, 2, 64, 0.1),  // two halves of a tile, and one query more
       make(1, 600, 600, 1, 1, 40, 0.1),  // two chunks of keys
-      make(3, 33, 33, 2, 1, 20, 0.1, MaskKind::padding),
-      make(2, 70, 150, 1, 1, 64, 0.2, MaskKind::padding),
-      make(3, 193, 193, 2, 2, 24, 0.1, MaskKind::document),
-      make(2, 600, 600, 1, 1, 33, 0.0, MaskKind::document),
-      make(2, 40, 97, 2, 1, 16, 0.0, MaskKind::document),
+      make(3, 33, 33, 2, 1, 20, 0.1, padding),
+      make(2, 70, 150, 1, 1, 64, 0.2, padding),
+      make(3, 193, 193, 2, 2, 24, 0.1, document),
+      make(2, 600, 600, 1, 1, 33, 0.0, document),
+      make(2, 40, 97, 2, 1, 16, 0.0, document),
+      make(3, 193, 193, 2, 2, 24, 0.1, segment),
+      make(2, 600, 600, 1, 1, 33, 0.0, segment),
+      make(2, 40, 97, 2, 1, 16, 0.1, segment),
+      make(2, 5, 71, 2, 2, 13, 0.2, segment),
+      padded(make(3, 129, 129, 2, 1, 20, 0.1, padding)),
+      padded(make(3, 200, 200, 1, 1, 16, 0.1)),
+      padded(make(2, 5, 71, 2, 2, 13, 0.2)),
+      padded(make(3, 200, 512, 1, 1, 16, 0.0, none)),  // ends with a chunk
+      padded(make(3, 193, 193, 2, 2, 24, 0.0, document)),
+      padded(make(3, 600, 600, 1, 1, 24, 0.1, segment)),
+      biased(make(2, 65, 65, 2, 1, 20, 0.1)),
+      biased(make(1, 129, 129, 2, 2, 31, 0.2)),
+      biased(make(2, 63, 63, 2, 2, 12, 0.0, none)),
+      biased(make(2, 33, 70, 2, 2, 9, 0.1, none)),
+      biased(make(1, 70, 33, 4, 2, 17, 0.0, none)),
+      biased(make(3, 1, 130, 4, 2, 24)),
+      biased(make(2, 5, 71, 2, 2, 13, 0.2)),
+      biased(make(1, 257, 257, 2, 2, 64, 0.1, none)),
+      biased(make(2, 600, 600, 1, 1, 24, 0.1)),
+      biased(padded(make(3, 200, 200, 2, 1, 16, 0.1, padding))),
+      biased(make(2, 600, 600, 1, 1, 16, 0.0, segment)),
   };
   return all;
 }
@@ -83,6 +105,7 @@ std::vector<Way> ways() {
 bool is_taken(const Way& way, DType type, const AttentionDesc& desc) {
   const auto cores = impl::AttentionWay::tensor_cores;
   if (way.name != impl::name_of(cores)) return true;
+  if (!kHostExecution && desc.has_bias) return true;
   const index_t d = desc.head_dim;
   const bool has_fragments =
       kHostExecution ? d >= 64 && d % 16 == 0 : d == 64 || d == 80 || d == 96 || d == 128;
@@ -102,7 +125,7 @@ void expect_same(const Output<T>& got, const Values& o, const Values& lse,
   const double r = 64 * ua + (sizeof(T) == 2 ? 2 * u : 0);
   const double scale = 64 * ua / r;
   test::expect_close(got.o.values(), o, r, scale, "o");
-  test::expect_close(got.lse.values(), lse, 16 * ua, 1, "lse");
+  test::expect_close(as_numbers(got.lse.values()), as_numbers(lse), 16 * ua, 1, "lse");
   test::expect_close(got.d_q.values(), d_q, r, scale, "d_q");
   test::expect_close(got.d_k.values(), d_k, r, 2 * scale, "d_k");
   test::expect_close(got.d_v.values(), d_v, r, 2 * scale, "d_v");
@@ -117,6 +140,7 @@ void expect_right(const std::vector<AttentionDesc>& descs) {
       EXPECT_TRUE(is_taken(way, dtype_of<T>, desc));
       const auto got = problem.fast(way.exec);
       const Dense want(problem, sizeof(T) == 2 ? &got : nullptr);
+      expect_bias_gradient(got, want);
       if (!way.rounds_terms) {
         expect_same(got, want.o, want.lse, want.d_q, want.d_k, want.d_v);
         continue;
@@ -154,6 +178,23 @@ TYPED_TEST(AttentionOf, HeadsAndSamplesApartHaveTheSameBits) {
       EXPECT_EQ(by_heads.bytes(), whole.bytes()) << length << way.name;
       EXPECT_EQ(by_samples.bytes(), whole.bytes()) << length << way.name;
     }
+  }
+}
+
+// The bias of a rank is that of its heads, and so is its gradient.
+TYPED_TEST(AttentionOf, HeadsApartHaveTheSameBiasGradient) {
+  for (const Way& way : ways<TypeParam>()) {
+    const Problem<TypeParam> problem(biased(make(3, 129, 129, 4, 2, 12, 0.2)));
+    const Output<TypeParam> whole = problem.fast(way.exec);
+    Output<TypeParam> by_heads(problem.desc);
+    for (const index_t group : {1, 0}) {
+      AttentionDesc half = problem.desc;
+      half.heads = 2;
+      half.kv_heads = 1;
+      half.head_begin += 2 * group;
+      problem.part(way.exec, half, Step(), 2 * group, group, 0, by_heads);
+    }
+    EXPECT_EQ(by_heads.bytes(), whole.bytes()) << way.name;
   }
 }
 
@@ -203,20 +244,32 @@ TYPED_TEST(AttentionOf, SameBitsInAnyGrid) {
 }
 
 TYPED_TEST(AttentionOf, SameBitsTwiceAndOnOneThread) {
-  const Problem<TypeParam> problem(make(2, 129, 129, 3, 3, 20, 0.1));
-  const auto first = problem.fast().bytes();
-  EXPECT_EQ(problem.fast().bytes(), first);
-  const test::OneThread one;
-  if (one.exists) {
-    EXPECT_EQ(problem.fast(one.exec).bytes(), first);
+  const AttentionDesc desc = make(2, 129, 129, 3, 3, 20, 0.1);
+  for (const AttentionDesc& d : {desc, biased(desc), padded(biased(desc))}) {
+    const Problem<TypeParam> problem(d);
+    const auto first = problem.fast().bytes();
+    EXPECT_EQ(problem.fast().bytes(), first);
+    const test::OneThread one;
+    if (one.exists) {
+      EXPECT_EQ(problem.fast(one.exec).bytes(), first);
+    }
   }
 }
 
 // However the backward pass is cut into launches: 600 keys are two chunks.
 TYPED_TEST(AttentionOf, SameBitsInOneLaunchAndInTwo) {
   if constexpr (kHostExecution) {
-    for (const MaskKind mask : {MaskKind::causal, MaskKind::document}) {
-      const Problem<TypeParam> problem(make(1, 600, 600, 4, 2, 20, 0.1, mask));
+    const auto one_sample = [](MaskKind mask) {
+      return make(1, 600, 600, 4, 2, 20, 0.1, mask);
+    };
+    for (const AttentionDesc& desc :
+         {one_sample(MaskKind::causal), one_sample(MaskKind::document),
+          one_sample(MaskKind::segment),
+          padded(make(3, 600, 600, 2, 1, 20, 0.1, MaskKind::segment)),
+          padded(make(3, 200, 1024, 2, 2, 20, 0.0, MaskKind::none)),
+          biased(one_sample(MaskKind::none)), biased(one_sample(MaskKind::causal)),
+          biased(padded(make(3, 200, 1024, 2, 2, 20, 0.0, MaskKind::none)))}) {
+      const Problem<TypeParam> problem(desc);
       for (const Way& way : ways<TypeParam>()) {
         impl::set_backward_launches(way.exec, impl::BackwardLaunches::one);
         const auto one = problem.fast(way.exec).bytes();
@@ -238,6 +291,27 @@ TYPED_TEST(AttentionOf, PaddingOfAllKeys) {
     with.desc.key_lengths = lengths.vector().data();
     SCOPED_TRACE(way.name);
     expect_nothing_of_first_sample(with.fast(way.exec), with.desc);
+  }
+}
+
+// Not one bit of what real queries have depends on what padding holds, tiles of it and
+// the end of one.
+TYPED_TEST(AttentionOf, WhatPaddingHoldsDoesNotMatter) {
+  const index_t length = 200, width = 2 * 16, batch = 3;
+  for (const MaskKind mask : {MaskKind::causal, MaskKind::padding, MaskKind::segment}) {
+    const Problem<TypeParam> problem(
+        padded(make(batch, length, length, 2, 2, 16, 0.1, mask)));
+    Problem<TypeParam> other = problem;
+    Values q = problem.q.values(), d_o = problem.d_o.values();
+    for (index_t i = 0; i < length * batch * width; ++i) {
+      if (i / width / batch < query_length(problem.desc, i / width % batch)) continue;
+      q[i] = 1e3, d_o[i] = -1e3;
+    }
+    other.q = Heads<TypeParam>(length, batch, width, q);
+    other.d_o = Heads<TypeParam>(length, batch, width, d_o);
+    for (const Way& way : ways<TypeParam>()) {
+      EXPECT_EQ(other.fast(way.exec).bytes(), problem.fast(way.exec).bytes()) << way.name;
+    }
   }
 }
 
@@ -448,6 +522,32 @@ TEST(AttentionShapeOnly, WritesNothing) {
   EXPECT_EQ(out.bytes(), before);
 }
 
+// A bias that the descriptor does not have is not left out in silence.
+TEST(AttentionErrors, ABiasIsAskedForAndGiven) {
+  using ::testing::HasSubstr;
+  using ::testing::ThrowsMessage;
+  const View2<const float> bias(nullptr, 4, 7);
+  const AttentionDesc plain = make(1, 4, 4, 4, 2, 8), desc = biased(plain);
+  EXPECT_THAT(
+      [&] {
+        attention_forward<float>(Exec::shape_only(), plain, {}, {}, {}, {}, {}, {}, bias);
+      },
+      ThrowsMessage<Error>(HasSubstr("bias is (4, 7), expected (0, 0)")));
+  EXPECT_NO_THROW(
+      attention_forward<float>(Exec::shape_only(), desc, {}, {}, {}, {}, {}, {}, bias));
+  EXPECT_THAT(
+      [&] { attention_forward<float>(Exec(), desc, {}, {}, {}, {}, {}, {}, bias); },
+      ThrowsMessage<Error>(HasSubstr("bias has no memory")));
+  const Array<float> scratch(
+      static_cast<std::size_t>(attention_backward_scratch_elements<float>(desc)));
+  EXPECT_THAT(
+      [&] {
+        attention_backward<float>(Exec::shape_only(), desc, {}, {}, {}, {}, {}, {}, {},
+                                  scratch.vector(), {}, {}, {}, bias, {});
+      },
+      ThrowsMessage<Error>(HasSubstr("d_bias is (0, 0), expected (4, 7)")));
+}
+
 TEST(AttentionErrors, WhatCannotBeIsNamed) {
   const auto call = [](const AttentionDesc& desc) {
     attention_forward<float>(Exec::shape_only(), desc, {}, {}, {}, {}, {}, {});
@@ -475,7 +575,8 @@ TEST(AttentionErrors, WhatCannotBeIsNamed) {
   desc.mask_keys = 40;
   desc.mask_queries = 39;
   expect(desc, "queries 36 to 40 of 39, 40 keys of 40");
-  for (const MaskKind mask : {MaskKind::padding, MaskKind::document}) {
+  expect(biased(make(1, 4, 4, 4, 2, 8)), "bias is (0, 0), expected (4, 7)");
+  for (const MaskKind mask : {MaskKind::padding, MaskKind::document, MaskKind::segment}) {
     const AttentionDesc without = make(1, 4, 4, 2, 2, 8, 0.0, mask);
     EXPECT_NO_THROW(call(without));  // a plan has no memory
     EXPECT_THAT(
