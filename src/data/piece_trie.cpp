@@ -1,7 +1,7 @@
 // data/piece_trie.cpp — see piece_trie.hpp.
 //
 // Nodes are placed one after the other, each as a block of children: the smallest base is
-// taken at which all of their places are free. Most nodes have one child, which fits any
+// found at which all of their places are free. Most nodes have one child, which fits any
 // hole, so that the array stays nearly full. The places below kFirst are nobody's: a node
 // without children has base 0, and what it looks up there is not its own.
 #include "data/piece_trie.hpp"
@@ -15,6 +15,8 @@ namespace trireme::data {
 namespace {
 
 constexpr std::size_t kBytes = 256;
+// Places that are tried before a block goes behind all others: building stays linear.
+constexpr int kMostTries = 1000;
 
 }  // namespace
 
@@ -79,13 +81,18 @@ class PieceTrie::Builder {
   State find_base() {
     while (is_taken(free_)) ++free_;
     const State first = children_.front().first;  // the smallest: pieces are in order
-    for (State place = std::max(free_, kFirst + first);; ++place) {
-      const State base = place - first;
-      if (nodes_.size() <= base + kBytes) nodes_.resize(2 * nodes_.size());
-      const bool fits = std::ranges::none_of(
-          children_, [&](const auto& child) { return is_taken(base + child.first); });
-      if (fits) return base;
+    State place = free_;
+    for (int tries = 0; tries < kMostTries; ++tries, ++place) {
+      if (fits(place - first)) return place - first;
     }
+    place = last_ + 1;
+    if (nodes_.size() <= place + kBytes) nodes_.resize(2 * nodes_.size());
+    return place - first;
+  }
+  bool fits(State base) {
+    if (nodes_.size() <= base + kBytes) nodes_.resize(2 * nodes_.size());
+    return std::ranges::none_of(
+        children_, [&](const auto& child) { return is_taken(base + child.first); });
   }
   bool is_taken(State place) {
     if (nodes_.size() <= place) nodes_.resize(2 * nodes_.size());
