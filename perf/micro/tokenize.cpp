@@ -210,17 +210,18 @@ void batch_loader(benchmark::State& state) {
   const data::Dataset dataset({{corpus, {0, corpus->token_count()}, 1.0}},
                               data::sample_rules(data::NextTokenRules{kSequence}, 1),
                               data::Order::shuffled, "train");
-  data::BatchLoader loader(dataset,
-                           [](index_t n) {
-                             return data::ColumnRange{n * kColumns, kColumns};
-                           },
-                           {.spec = {.streams = {{"text", kSequence}},
-                                     .fields = {{"tokens"},
-                                                {"positions"},
-                                                {"labels"},
-                                                {"loss_mask", DType::float32}}},
-                            .fields = {0, 1, 2, 3},
-                            .max_columns = kColumns});
+  data::BatchLoader loader(
+      dataset,
+      [](index_t n) {
+        return data::ColumnRange{n * kColumns, kColumns};
+      },
+      {.spec = {.streams = {{"text", kSequence}},
+                .fields = {{.name = "tokens"},
+                           {.name = "positions", .holds = Holds::places},
+                           {.name = "labels"},
+                           {.name = "loss_mask", .holds = Holds::weights}}},
+       .fields = {0, 1, 2, 3},
+       .max_columns = kColumns});
   const double tokens = kSequence * kColumns;
   run_memory_bound(state, 18.0 * tokens, [&](const Exec&) {
     benchmark::DoNotOptimize(loader.next().view().fields[0]);
@@ -242,14 +243,18 @@ void span_samples(benchmark::State& state) {
                               data::sample_rules(rules, 1), data::Order::shuffled,
                               "train");
   const auto maker = data::make_sample_maker(dataset);
-  data::Batch batch({.streams = {{"source", rules.source}, {"target", rules.target}},
-                     .fields = {{"source"},
-                                {"source_lengths", DType::int32, Per::sample},
-                                {"target", DType::int32, Per::token, 1},
-                                {"target_lengths", DType::int32, Per::sample, 1},
-                                {"labels", DType::int32, Per::token, 1},
-                                {"loss_mask", DType::float32, Per::token, 1}}},
-                    1);
+  data::Batch batch(
+      {.streams = {{"source", rules.source}, {"target", rules.target}},
+       .fields = {{.name = "source"},
+                  {.name = "source_lengths", .per = Per::sample, .holds = Holds::lengths},
+                  {.name = "target", .stream = 1},
+                  {.name = "target_lengths",
+                   .per = Per::sample,
+                   .stream = 1,
+                   .holds = Holds::lengths},
+                  {.name = "labels", .stream = 1},
+                  {.name = "loss_mask", .stream = 1, .holds = Holds::weights}}},
+      1);
   index_t position = 0;
   for (auto _ : state) {
     batch.fill(*maker, position++, 1);
