@@ -12,7 +12,7 @@ SHARDS = 4
 # of Kokkos are all called by its own launch function, and have the function that launches them
 # in the parameters of their type.
 COUNTED = ("forward_kernel", "backward_kernel", "residual_norm_forward", "residual_norm_backward",
-           "gelu_backward", "adamw")
+           "activation_backward", "adamw")
 
 
 def step(name, limit, *work, needs=()):

@@ -161,8 +161,9 @@ KOKKOS_FORCEINLINE_FUNCTION void backward_of_block(
 }
 
 template <Activation kActivation, class T>
-void launch_backward(const Exec& exec, const Kernel& kernel, View2<const T> d_y,
-                     View2<const T> z, View2<T> d_z, View2<Accumulator<T>> partials) {
+void launch_activation_backward(const Exec& exec, const Kernel& kernel,
+                                View2<const T> d_y, View2<const T> z, View2<T> d_z,
+                                View2<Accumulator<T>> partials) {
   using A = Accumulator<T>;
   const auto f = static_cast<index_t>(z.extent(1));
   const RowBlocks blocks(static_cast<index_t>(z.extent(0)), RowBlocks::most_tiled(f));
@@ -201,16 +202,16 @@ void activation_backward(const Exec& exec, Activation activation, View2<const T>
   const Cost cost{.bytes = bytes_of(d_y, z, d_z, partials)};
   switch (activation) {
     case Activation::gelu_tanh:
-      return launch_backward<Activation::gelu_tanh>(
+      return launch_activation_backward<Activation::gelu_tanh>(
           exec, {"trireme::kernels::gelu_backward", cost}, d_y, z, d_z, partials);
     case Activation::gelu_erf:
-      return launch_backward<Activation::gelu_erf>(
+      return launch_activation_backward<Activation::gelu_erf>(
           exec, {"trireme::kernels::gelu_erf_backward", cost}, d_y, z, d_z, partials);
     case Activation::relu:
-      return launch_backward<Activation::relu>(
+      return launch_activation_backward<Activation::relu>(
           exec, {"trireme::kernels::relu_backward", cost}, d_y, z, d_z, partials);
     case Activation::tanh:
-      return launch_backward<Activation::tanh>(
+      return launch_activation_backward<Activation::tanh>(
           exec, {"trireme::kernels::tanh_backward", cost}, d_y, z, d_z, partials);
     case Activation::none:
       break;
