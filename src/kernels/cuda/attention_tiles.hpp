@@ -32,8 +32,7 @@ struct KeyRange {
   TRIREME_DEVICE bool is_empty() const { return begin >= end; }
 };
 
-// Those that the mask shows to a query.
-TRIREME_DEVICE KeyRange keys_of_mask(const AttentionShape& shape, int sample, int query) {
+TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, int query) {
   KeyRange keys{0, shape.kv_length};
   if (shape.is_causal) {
     keys.end = smaller(keys.end, query + shape.kv_length - shape.q_length + 1);
@@ -41,31 +40,18 @@ TRIREME_DEVICE KeyRange keys_of_mask(const AttentionShape& shape, int sample, in
   if (shape.key_lengths != nullptr) {
     keys.end = smaller(keys.end, shape.key_lengths[sample]);
   }
-  const std::int64_t in_field = static_cast<std::int64_t>(query) * shape.batch + sample;
-  if (shape.document_begins != nullptr) keys.begin = shape.document_begins[in_field];
-  if (shape.document_ends != nullptr) {
-    keys.end = smaller(keys.end, shape.document_ends[in_field]);
+  if (shape.document_begins != nullptr) {
+    keys.begin =
+        shape.document_begins[static_cast<std::int64_t>(query) * shape.batch + sample];
   }
   return keys;
-}
-// Padding among the queries has an empty range where that of the last query ends.
-TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, int query) {
-  if (shape.query_lengths != nullptr) {
-    const int length = shape.query_lengths[sample];
-    if (query >= length) {
-      const int end = length > 0 ? keys_of_mask(shape, sample, length - 1).end : 0;
-      return {end, end};
-    }
-  }
-  return keys_of_mask(shape, sample, query);
 }
 // Those that the queries [first, last] see, without gaps: neither end of a range comes
 // before that of the query before it.
 TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, int first,
                                      int last) {
-  const KeyRange keys{visible_keys(shape, sample, first).begin,
-                      visible_keys(shape, sample, last).end};
-  return keys.is_empty() ? KeyRange{0, 0} : keys;
+  return {visible_keys(shape, sample, first).begin,
+          visible_keys(shape, sample, last).end};
 }
 
 // A row of a head of a sample; Heads or ConstHeads.

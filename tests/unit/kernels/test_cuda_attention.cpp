@@ -128,11 +128,6 @@ std::vector<AttentionDesc> shapes(index_t head_dim) {
     for (const Lengths& l : kFewerKeys) add(l, MaskKind::none);
     add({3, 193, 193, 1, 1}, MaskKind::document);
     add({2, 129, 129, 1, 1}, MaskKind::padding);
-    add({3, 193, 193, 1, 1}, MaskKind::segment);
-    for (const MaskKind mask : {MaskKind::causal, MaskKind::padding, MaskKind::segment}) {
-      all.push_back(padded(make(3, 200, 200, 1, 1, head_dim, dropout, mask)));
-    }
-    all.push_back(padded(make(2, 70, 192, 1, 1, head_dim, dropout, MaskKind::none)));
   }
   return all;
 }
