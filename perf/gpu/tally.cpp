@@ -1,7 +1,6 @@
 // perf/gpu/tally.cpp — trireme_gpu_tally: what a step of these decks launches on a GPU,
 // as JSON for perf/gpu/predict.py: of each kernel calls, FLOPs and bytes, and the
-// products of matrices by their shapes; and the shared memory of a block that makes a
-// token of several texts.
+// products of matrices by their shapes.
 //
 //   trireme_gpu_tally DECK.yaml... > perf/gpu/tally.json
 //
@@ -17,9 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "config/deck.hpp"
-#include "kernels/cuda/decode.hpp"
-#include "kernels/cuda/decode_layers.hpp"
 #include "plan/dry_run.hpp"
 
 namespace {
@@ -62,17 +58,6 @@ ordered_json json_of(const trireme::ProductTally& product) {
           {"residual", shape.ld_residual > 0}};
 }
 
-int token_shared_bytes(const trireme::config::ModelConfig& model) {
-  trireme::cuda::DecodeLayersTask task;
-  task.layer_count = static_cast<int>(model.layers);
-  task.hidden = static_cast<int>(model.hidden);
-  task.heads = static_cast<int>(model.heads);
-  task.kv_heads = static_cast<int>(model.kv_heads);
-  task.head_dim = static_cast<int>(model.head_elements());
-  task.ffn = static_cast<int>(model.ffn_hidden);
-  return trireme::cuda::least_shared_bytes(task);
-}
-
 ordered_json json_of(const trireme::plan::DryRun& plan) {
   const trireme::config::Deck& deck = plan.deck;
   const int data = deck.parallel.data;
@@ -97,7 +82,6 @@ ordered_json json_of(const trireme::plan::DryRun& plan) {
           {"parameters", plan.parameters},
           {"data_ranks", data},
           {"model_flops", plan.model_flops / data},
-          {"token_shared_bytes", token_shared_bytes(deck.model)},
           {"memory_gib", (plan.stages.front().memory.total() + kGib - 1) / kGib},
           {"kernels", kernels},
           {"products", products}};

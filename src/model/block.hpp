@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "base/exec.hpp"
-#include "kernels/decode_layers.hpp"
 #include "kernels/step_state.hpp"
 #include "model/blueprint.hpp"
 #include "nn/attention.hpp"
@@ -95,12 +94,6 @@ class Block {
   // columns). The last block's `out` is the logits, (n, v_tp), of the last n rows.
   virtual void decode(const nn::Context& context, nn::KvCache<T>* cache,
                       const Tensors<T>& in, const Tensors<T>& out) const = 0;
-  // What decode() of a row takes of a layer that may be one of several of a launch, whose
-  // output is its only tensor.
-  virtual std::optional<kernels::DecodeLayer<T>> decode_layer(
-      const nn::KvCache<T>&) const {
-    return {};
-  }
   // Columns of its cache of keys (and of values); of the logits that it makes.
   virtual index_t cache_columns() const { return 0; }
   virtual index_t logit_columns() const { return 0; }

@@ -133,10 +133,6 @@ class LayerBlock final : public Block<T> {
     const ComponentRegion region(context.exec.timers(), Component::norms);
     layer_.forward_cached(context, in[0], out[0], *cache);
   }
-  std::optional<kernels::DecodeLayer<T>> decode_layer(
-      const nn::KvCache<T>& cache) const override {
-    return layer_.decode_layer(cache);
-  }
   index_t cache_columns() const override { return layer_.kv_columns(); }
 
   std::string locate_non_finite(const nn::Context& context, const FiniteCheck<T>& check,

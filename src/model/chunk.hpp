@@ -24,12 +24,10 @@
 #ifndef TRIREME_MODEL_CHUNK_HPP_
 #define TRIREME_MODEL_CHUNK_HPP_
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/types.hpp"
-#include "kernels/decode_layers.hpp"
 #include "model/block.hpp"
 #include "nn/context.hpp"
 #include "tensor/param_use.hpp"
@@ -64,12 +62,6 @@ Tensors<T> tensors_of(const nn::Context& context, const Border& border, T* memor
 template <class T>
 struct DecodeState {
   std::vector<nn::KvCache<T>> caches;
-  // Blocks [begin, end), which a step takes in one launch, where there is one.
-  struct Launch {
-    kernels::DecodeLayers<T> layers;
-    std::size_t begin = 0, end = 0;
-  };
-  std::optional<Launch> launch = {};
 };
 
 template <class T>
@@ -107,9 +99,6 @@ class Chunk {
   // Generation (whole model in one chunk): context.sequence() new tokens after those in
   // `state`; logits (n, v_tp) of the last n rows, as many as the View has (0: none).
   void decode(const nn::Context& context, DecodeState<T>& state, View2<T> logits);
-  // Finds what of a step is one launch on this device, for caches of so many positions a
-  // place. Weights and caches must stay where they are.
-  void join_layers(const Exec& exec, index_t capacity, DecodeState<T>& state) const;
   // Columns of each of a DecodeState's caches: of one position of a sample.
   std::vector<index_t> cache_columns() const;
   // Columns of this rank's logits, padding included. Of the last chunk, as

@@ -44,11 +44,6 @@ Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
 }
 
 template <class T>
-double Attention<T>::scale() const {
-  return 1.0 / std::sqrt(static_cast<double>(config_.head_elements()));
-}
-
-template <class T>
 kernels::AttentionDesc Attention<T>::describe(const Context& context) const {
   return {.batch = context.samples(),
           .q_length = context.sequence(),
@@ -57,7 +52,7 @@ kernels::AttentionDesc Attention<T>::describe(const Context& context) const {
           .kv_heads = kv_heads_tp_,
           .head_dim = config_.head_elements(),
           .mask = kernels::MaskKind::causal,
-          .scale = scale(),
+          .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_elements())),
           .dropout = context.mode == Mode::training ? config_.attention_dropout : 0.0,
           .head_begin = head_begin_,
           .mask_queries = config_.sequence,
@@ -178,7 +173,7 @@ void Attention<T>::attend_cached(const Context& context, View2<const T> qkv,
   using Acc = Accumulator<T>;
   const kernels::CachedTexts& texts = cache.texts;
   if (context.sequence() == 1) {
-    const kernels::CachedHeads of_one = cached_heads();
+    const kernels::CachedHeads of_one = cached_heads(context);
     const auto scratch = context.scratch.vector<Acc>(
         Category::attention, kernels::decode_attention_scratch_elements(texts, of_one));
     kernels::decode_attention<T>(context.exec, texts, of_one, qkv, as_const(cache.k),
@@ -218,7 +213,7 @@ void Attention<T>::decode(const Context& context, const kernels::DecodeInput<T>&
   const ArenaScope scope(context.scratch);
   const kernels::CachedTexts& texts = cache.texts;
   require_room(context, texts);
-  const kernels::CachedHeads heads_of_one = cached_heads();
+  const kernels::CachedHeads heads_of_one = cached_heads(context);
   kernels::DecodeOutput<T> qkv;
   qkv.y = context.scratch.matrix<T>(Category::attention, context.rows(),
                                     heads_tp_ * config_.head_elements());
@@ -236,17 +231,6 @@ void Attention<T>::decode(const Context& context, const kernels::DecodeInput<T>&
   attended.texts = texts;
   attended.heads = heads_of_one;
   projection_.decode(context, attended, residual, y);
-}
-
-template <class T>
-void Attention<T>::add_to(kernels::DecodeLayer<T>& layer, const KvCache<T>& cache) const {
-  layer.heads = cached_heads();
-  layer.qkv = qkv_.weight();
-  layer.qkv_bias = qkv_.bias();
-  layer.projection = projection_.weight();
-  layer.projection_bias = projection_.bias();
-  layer.k = cache.k;
-  layer.v = cache.v;
 }
 
 #define TRIREME_INSTANTIATE(T) template class Attention<T>;

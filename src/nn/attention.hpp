@@ -13,7 +13,6 @@
 #include "config/deck.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/decode_attention.hpp"
-#include "kernels/decode_layers.hpp"
 #include "kernels/decode_linear.hpp"
 #include "nn/linear.hpp"
 #include "nn/weight_gradients.hpp"
@@ -74,9 +73,6 @@ class Attention {
   // as few launches as a GPU wants.
   bool has_decode(const Context& context) const;
 
-  // What of a layer's step in one launch is attention's.
-  void add_to(kernels::DecodeLayer<T>& layer, const KvCache<T>& cache) const;
-
   // The output bias's gradient, from what the residual addition's backward pass leaves.
   void backward_output_bias(View2<const Accumulator<T>> partials,
                             PartialGradients<T>& gradients) const {
@@ -90,9 +86,8 @@ class Attention {
  private:
   kernels::AttentionDesc describe(const Context& context) const;
   void require_room(const Context& context, const kernels::CachedTexts& texts) const;
-  double scale() const;
-  kernels::CachedHeads cached_heads() const {
-    return {heads_tp_, kv_heads_tp_, config_.head_elements(), scale()};
+  kernels::CachedHeads cached_heads(const Context& context) const {
+    return {heads_tp_, kv_heads_tp_, config_.head_elements(), describe(context).scale};
   }
   void attend_cached(const Context& context, View2<const T> qkv, const KvCache<T>& cache,
                      View2<T> o) const;

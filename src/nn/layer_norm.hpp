@@ -53,8 +53,6 @@ class LayerNorm {
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
   // y as what a product of a step of generation makes for itself from x.
   kernels::DecodeInput<T> decode_input(View2<const T> x) const;
-  View1<const T> weight() const { return weight_.vector(); }
-  View1<const T> bias() const { return bias_.vector(); }
   // sum = residual + dropout(branch + bias), y = norm of sum, which is the saved x.
   void forward_residual(const Context& context, const kernels::DropoutDesc& dropout,
                         View2<const T> branch, View1<const T> bias,

@@ -59,8 +59,6 @@ class ColumnParallelLinear {
   }
 
   index_t out_tp() const { return weight_.local_shape()[0]; }
-  View2<const T> weight() const { return weight_.matrix(); }
-  View1<const T> bias() const { return bias_.vector(); }
 
  private:
   void forward(const Context& context, View2<const T> x,
@@ -97,7 +95,6 @@ class RowParallelLinear {
     gradients.gather(bias_, partials);
   }
 
-  View2<const T> weight() const { return weight_.matrix(); }
   View1<const T> bias() const { return bias_.vector(); }
 
  private:

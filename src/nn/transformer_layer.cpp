@@ -22,13 +22,6 @@ std::string layer_name(index_t layer) {
   return fmt::format("layers/{}", layer);
 }
 
-// Whether a layer is what kernels::DecodeLayers computes.
-bool is_plain(const config::ModelConfig& config) {
-  return config.norm == config::Norm::layernorm && config.bias &&
-         config.activation == config::Activation::gelu_tanh &&
-         config.position == config::Position::learned;
-}
-
 }  // namespace
 
 template <class T>
@@ -37,7 +30,6 @@ TransformerLayer<T>::TransformerLayer(const Builder<T>& builder,
     : hidden_(config.hidden),
       dropout_(config.dropout),
       layer_(static_cast<std::uint16_t>(layer)),
-      may_join_others_(is_plain(config)),
       input_norm_(builder, layer_name(layer) + "/input_norm", config.hidden),
       attention_(builder, layer_name(layer) + "/attention", config, layer),
       mlp_norm_(builder, layer_name(layer) + "/mlp_norm", config.hidden),
@@ -263,21 +255,6 @@ void TransformerLayer<T>::decode(const Context& context, View2<const T> x, View2
       context.scratch.matrix<T>(Category::hidden, context.rows(), hidden_);
   attention_.decode(context, input_norm_.decode_input(x), x, middle, cache);
   mlp_.decode(context, mlp_norm_.decode_input(as_const(middle)), as_const(middle), y);
-}
-
-template <class T>
-std::optional<kernels::DecodeLayer<T>> TransformerLayer<T>::decode_layer(
-    const KvCache<T>& cache) const {
-  if (!may_join_others_) return {};
-  kernels::DecodeLayer<T> layer;
-  layer.epsilon = kLayerNormEpsilon;
-  layer.attention_gamma = input_norm_.weight();
-  layer.attention_beta = input_norm_.bias();
-  layer.mlp_gamma = mlp_norm_.weight();
-  layer.mlp_beta = mlp_norm_.bias();
-  attention_.add_to(layer, cache);
-  mlp_.add_to(layer);
-  return layer;
 }
 
 #define TRIREME_INSTANTIATE(T) template class TransformerLayer<T>;

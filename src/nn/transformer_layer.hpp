@@ -13,11 +13,8 @@
 #ifndef TRIREME_NN_TRANSFORMER_LAYER_HPP_
 #define TRIREME_NN_TRANSFORMER_LAYER_HPP_
 
-#include <optional>
-
 #include "base/types.hpp"
 #include "config/deck.hpp"
-#include "kernels/decode_layers.hpp"
 #include "kernels/dropout.hpp"
 #include "nn/attention.hpp"
 #include "nn/layer_norm.hpp"
@@ -70,14 +67,9 @@ class TransformerLayer {
                        const Held& held) const;
 
   // The forward pass of generation, which saves nothing for a backward pass. A step on a
-  // GPU is, where it is no part of a launch of several layers, five launches
-  // (kernels/decode_linear.hpp), and seven with a tensor group.
+  // GPU is five launches (kernels/decode_linear.hpp), and seven with a tensor group.
   void forward_cached(const Context& context, View2<const T> x, View2<T> y,
                       KvCache<T>& cache) const;
-
-  // What its step takes where it is one of several layers of a launch; nothing of a layer
-  // that computes something else.
-  std::optional<kernels::DecodeLayer<T>> decode_layer(const KvCache<T>& cache) const;
 
   index_t kv_columns() const { return attention_.kv_columns(); }
 
@@ -103,7 +95,6 @@ class TransformerLayer {
   index_t hidden_;
   double dropout_;
   std::uint16_t layer_;
-  bool may_join_others_;
   LayerNorm<T> input_norm_;
   Attention<T> attention_;
   LayerNorm<T> mlp_norm_;
