@@ -27,8 +27,7 @@ enum class Stream : std::uint8_t {
   initialisation = 0,
   data = 1,
   dropout = 2,
-  evaluation = 3,
-  samples = 4
+  evaluation = 3
 };
 
 // Where in a layer a mask is applied.
