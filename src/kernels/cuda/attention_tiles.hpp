@@ -41,8 +41,8 @@ TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, in
     keys.end = smaller(keys.end, shape.key_lengths[sample]);
   }
   if (shape.document_begins != nullptr) {
-    keys.begin =
-        shape.document_begins[static_cast<std::int64_t>(query) * shape.batch + sample];
+    // Rows of a head are fewer than 2^31.
+    keys.begin = shape.document_begins[query * shape.batch + sample];
   }
   return keys;
 }
