@@ -26,6 +26,7 @@
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
 #include "data/corpus_writer.hpp"
+#include "data/sentences.hpp"
 #include "io/atomic_file.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
@@ -44,6 +45,7 @@ struct TokenizeOptions {
   std::string documents = "file";
   std::string json_key = "text";
   std::string json;
+  std::string sentences;  // a language's code; empty: they are not kept
   bool plain_text = false, overwrite = false;
   std::vector<std::string> inputs;
 };
@@ -93,6 +95,12 @@ void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
   log.info("  {} tokenized in {:.2f} s, {:.1f} MB/s on {}",
            human_bytes(summary.input_bytes), summary.tokenize_seconds, rate,
            format_plural(ranks, "rank"));
+  if (summary.sentences > 0) {
+    log.info("  {} by the rules of '{}', of {:.1f} tokens each",
+             format_plural(summary.sentences, "sentence"), options.sentences,
+             static_cast<double>(summary.tokens - summary.documents) /
+                 static_cast<double>(summary.sentences));
+  }
   if (summary.added_tokens_found > 0) {
     log.info(
         "  {} such as <|endoftext|> found in the text (--plain-text reads them as text)",
@@ -159,6 +167,10 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   TRIREME_REQUIRE_INPUT(
       options.tokenizer.empty() != (options.train_bpe == 0),
       "give either --tokenizer (gpt2, or files of one) or --train-bpe SIZE");
+  data::CorpusOptions corpus_options;
+  if (!options.sentences.empty()) {
+    corpus_options.sentences = data::language_of(options.sentences);
+  }
   const std::vector<fs::path> inputs(options.inputs.begin(), options.inputs.end());
   data::SourceOptions source_options{documents_of(options.documents), options.json_key,
                                      true};
@@ -172,8 +184,8 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
 
   // 2. The corpus.
   source_options.cut_inside_documents = tokenizer.can_cut_before_space();
+  source_options.cut_before_blank_lines_only = corpus_options.sentences.has_value();
   const data::DocumentSource source(inputs, source_options);
-  data::CorpusOptions corpus_options;
   if (options.plain_text) corpus_options.added_tokens = data::AddedTokens::as_text;
   corpus_options.progress = bytes_done("tokenizing", speaks);
   const data::CorpusSummary summary =
@@ -182,20 +194,22 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   // 3. What became of it.
   if (!speaks) return 0;
   report(options, tokenizer, summary, world.size(), log);
-  result.update({{"documents", summary.documents},
-                 {"tokens", summary.tokens},
-                 {"vocabulary", tokenizer.vocabulary_size()},
-                 {"tokenizer", tokenizer.model().description()},
-                 {"end_of_document", tokenizer.end_of_document()},
-                 {"input_bytes", summary.input_bytes},
-                 {"bytes_per_token", static_cast<double>(summary.input_bytes) /
-                                         static_cast<double>(summary.tokens)},
-                 {"unigram_entropy", summary.unigram_entropy},
-                 {"empty_documents", summary.empty_documents},
-                 {"replaced_sequences", summary.replaced_sequences},
-                 {"added_tokens_found", summary.added_tokens_found},
-                 {"seconds", summary.tokenize_seconds},
-                 {"ranks", world.size()}});
+  result.update(
+      {{"documents", summary.documents},
+       {"tokens", summary.tokens},
+       {"vocabulary", tokenizer.vocabulary_size()},
+       {"tokenizer", tokenizer.model().description()},
+       {"end_of_document", tokenizer.end_of_document()},
+       {"input_bytes", summary.input_bytes},
+       {"bytes_per_token",
+        static_cast<double>(summary.input_bytes) / static_cast<double>(summary.tokens)},
+       {"unigram_entropy", summary.unigram_entropy},
+       {"sentences", options.sentences.empty() ? Json() : Json(summary.sentences)},
+       {"empty_documents", summary.empty_documents},
+       {"replaced_sequences", summary.replaced_sequences},
+       {"added_tokens_found", summary.added_tokens_found},
+       {"seconds", summary.tokenize_seconds},
+       {"ranks", world.size()}});
   if (!options.json.empty())
     io::write_file(options.json, io::json_text(result, 2) + "\n");
   return 0;
@@ -236,6 +250,12 @@ void add_tokenize(CommandLine& line) {
           "lines, or a line")
       ->check(CLI::IsMember({"file", "blank-line", "line"}))
       ->capture_default_str();
+  command
+      .add_option(
+          "--sentences", options->sentences,
+          "keep where sentences begin, by the rules of this language (en, de, ...; "
+          "none: only blank lines end one); BERT's pairs need it")
+      ->type_name("LANGUAGE");
   command.add_option("--json-key", options->json_key, "key of the text in JSON lines")
       ->capture_default_str();
   command.add_flag(

@@ -315,6 +315,11 @@ std::string corpus_text(const Json& json) {
   text += line("tokens", fmt::format("{} ({})", grouped(json["tokens"]),
                                      json["dtype"].get<std::string>()));
   text += line("documents", grouped(json["documents"]));
+  if (json.contains("sentences")) {
+    text +=
+        line("sentences", fmt::format("{} (rules of '{}')", grouped(json["sentences"]),
+                                      json["sentence_language"].get<std::string>()));
+  }
   text += line("vocabulary", grouped(json["vocabulary_size"]));
   text += line("end of document", grouped(json["end_of_document"]));
   if (json.contains("unigram_entropy")) {

@@ -200,6 +200,10 @@ Json describe_corpus(const Path& path) {
       {"kind", "corpus"}, {"path", path.string()}, {"bytes", io::file_size(path)}};
   json["tokens"] = corpus.token_count();
   json["documents"] = corpus.document_count();
+  if (corpus.has_sentences()) {
+    json["sentences"] = corpus.sentence_count();
+    json["sentence_language"] = corpus.sentence_language();
+  }
   json["vocabulary_size"] = corpus.vocabulary_size();
   json["end_of_document"] = corpus.end_of_document();
   json["dtype"] = std::string(name_of(file.dataset("tokens").dtype()));

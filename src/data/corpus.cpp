@@ -8,6 +8,8 @@
 #include "data/corpus.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
@@ -41,18 +43,39 @@ index_t first_descent(const std::uint64_t* values, index_t pairs) {
 
 // What a corpus must have and this file does not.
 std::string missing_parts(const io::H5File& file) {
+  std::vector<const char*> datasets = {"tokens", "documents"};
+  std::vector<const char*> attributes = {"format_version",  "vocabulary_size",
+                                         "end_of_document", "token_count",
+                                         "document_count",  "checksum"};
+  // Any of these, and there must be all.
+  if (file.has("sentences") || file.has_attribute("sentence_count")) {
+    datasets.push_back("sentences");
+    attributes.insert(attributes.end(),
+                      {"sentence_count", "sentence_language", "sentence_checksum"});
+  }
   std::string missing;
   const auto add = [&](const char* kind, const char* name) {
     missing += fmt::format("{}{} {}", missing.empty() ? "" : ", ", kind, name);
   };
-  for (const char* name : {"tokens", "documents"}) {
+  for (const char* name : datasets) {
     if (!file.has(name) || file.is_group(name)) add("dataset", name);
   }
-  for (const char* name : {"format_version", "vocabulary_size", "end_of_document",
-                           "token_count", "document_count", "checksum"}) {
+  for (const char* name : attributes) {
     if (!file.has_attribute(name)) add("attribute", name);
   }
   return missing;
+}
+
+// The checksum of an array in memory, as corpus_format.hpp has it.
+std::uint64_t checksum_of_array(const void* data, std::size_t size) {
+  const auto* bytes = static_cast<const std::byte*>(data);
+  io::Checksum sum;
+  for (std::size_t at = 0; at < size; at += kChecksumBlock) {
+    const std::uint64_t block =
+        io::checksum(bytes + at, std::min(kChecksumBlock, size - at));
+    sum.update(&block, sizeof(block));
+  }
+  return sum.value();
 }
 
 }  // namespace
@@ -123,14 +146,22 @@ void Corpus::read_attributes(const io::H5File& file) {
                         name, end, vocabulary);
   vocabulary_size_ = static_cast<TokenId>(vocabulary);
   end_of_document_ = static_cast<TokenId>(end);
-  const auto checksum = file.attribute<std::string>("checksum");
-  TRIREME_REQUIRE_INPUT(
-      checksum.size() == 16 &&
-          checksum.find_first_not_of("0123456789abcdef") == std::string::npos,
-      "corpus '{}': its checksum is '{}', expected 16 hexadecimal digits: the file is "
-      "damaged",
-      name, checksum);
-  checksum_ = io::from_hex(checksum);
+  const auto checksum_in = [&](const char* attribute) {
+    const auto checksum = file.attribute<std::string>(attribute);
+    TRIREME_REQUIRE_INPUT(
+        checksum.size() == 16 &&
+            checksum.find_first_not_of("0123456789abcdef") == std::string::npos,
+        "corpus '{}': its {} is '{}', expected 16 hexadecimal digits: the file is "
+        "damaged",
+        name, attribute, checksum);
+    return io::from_hex(checksum);
+  };
+  checksum_ = checksum_in("checksum");
+  if (file.has_attribute("sentence_count")) {
+    sentence_count_ = count_of("sentence_count");
+    sentence_language_ = file.attribute<std::string>("sentence_language");
+    sentence_checksum_ = checksum_in("sentence_checksum");
+  }
   if (file.has_attribute("unigram_entropy")) {
     unigram_entropy_ = file.attribute<double>("unigram_entropy");
   }
@@ -195,6 +226,31 @@ void Corpus::map_arrays(const io::H5File& file) {
       "{} (token_count). The file is damaged: {}",
       name, documents_[0], document_count_ - 1, documents_[document_count_], count,
       kAdvice);
+  if (file.has("sentences")) map_sentences(file);
+}
+
+void Corpus::map_sentences(const io::H5File& file) {
+  const std::string name = path_.string();
+  const io::H5Dataset sentences = file.dataset("sentences");
+  TRIREME_REQUIRE_INPUT(
+      sentences.dtype() == DType::uint64 && sentences.shape() == Shape{sentence_count_} &&
+          sentence_count_ > 0,
+      "corpus '{}': /sentences is {} of shape {}, expected uint64 of shape ({}) and a "
+      "sentence at least",
+      name, name_of(sentences.dtype()), to_string(sentences.shape()), sentence_count_);
+  const auto at = sentences.offset();
+  TRIREME_REQUIRE_INPUT(at.has_value(),
+                        "corpus '{}': /sentences must be stored contiguously, without "
+                        "chunks or filters, to be mapped",
+                        name);
+  sentences_ = file_.array<std::uint64_t>(
+      *at, static_cast<std::uint64_t>(sentence_count_), "/sentences");
+  const std::uint64_t first = sentences_[0], last = sentences_[sentence_count_ - 1];
+  TRIREME_REQUIRE_INPUT(
+      first <= last && std::cmp_less(last, token_count_),
+      "corpus '{}': in /sentences the first one begins at token {} and the last one at "
+      "{}, of {}. The file is damaged: {}",
+      name, first, last, token_count_, kAdvice);
 }
 
 void Corpus::copy(index_t begin, index_t count, std::int32_t* out) const {
@@ -223,6 +279,19 @@ index_t Corpus::document_of(index_t token) const {
   const std::uint64_t* const behind = std::upper_bound(
       documents_, documents_ + document_count_, static_cast<std::uint64_t>(token));
   return behind - documents_ - 1;
+}
+
+index_t Corpus::sentence_begin(index_t sentence) const {
+  TRIREME_REQUIRE(sentence >= 0 && sentence < sentence_count_,
+                  "sentence {} is outside corpus '{}' of {}", sentence, path_.string(),
+                  sentence_count_);
+  return static_cast<index_t>(sentences_[sentence]);
+}
+
+index_t Corpus::first_sentence_from(index_t token) const {
+  const auto* end = sentences_ + sentence_count_;
+  return std::lower_bound(sentences_, end, static_cast<std::uint64_t>(token)) -
+         sentences_;
 }
 
 double Corpus::unigram_entropy() const {
@@ -261,20 +330,47 @@ std::string Corpus::documents_problem() const {
   return {};
 }
 
+// Documents are in order. Walks along both, and says what is wrong first.
+std::string Corpus::sentences_problem() const {
+  index_t sentence = 0;
+  for (index_t document = 0; document < document_count_; ++document) {
+    const std::uint64_t begin = documents_[document];
+    const std::uint64_t end = documents_[document + 1] - 1;  // its last token
+    const bool has_first = sentence < sentence_count_ && sentences_[sentence] == begin;
+    if (end > begin && !has_first) {
+      return fmt::format(
+          "/sentences has none that begins with document {}, at token {}: the file is "
+          "damaged",
+          document, begin);
+    }
+    std::uint64_t least = begin;
+    for (; sentence < sentence_count_ && sentences_[sentence] <= end; ++sentence) {
+      const std::uint64_t at = sentences_[sentence];
+      if (at < least || at == end) {
+        return fmt::format(
+            "/sentences does not ascend within documents: sentence {} begins at token "
+            "{}, "
+            "in document {} of tokens {} to {}. The file is damaged",
+            sentence, at, document, begin, end);
+      }
+      least = at + 1;
+    }
+  }
+  if (sentence == sentence_count_) return {};
+  return fmt::format("/sentences: sentence {} begins at token {}, behind all documents",
+                     sentence, sentences_[sentence]);
+}
+
 std::string Corpus::verify() const {
-  const auto* bytes = narrow_ != nullptr ? reinterpret_cast<const std::byte*>(narrow_)
-                                         : reinterpret_cast<const std::byte*>(wide_);
+  const void* tokens = narrow_ != nullptr ? static_cast<const void*>(narrow_) : wide_;
   const auto size = static_cast<std::size_t>(token_count_) * (narrow_ != nullptr ? 2 : 4);
-  io::Checksum sum;
-  for (std::size_t at = 0; at < size; at += kChecksumBlock) {
-    const std::uint64_t block =
-        io::checksum(bytes + at, std::min(kChecksumBlock, size - at));
-    sum.update(&block, sizeof(block));
-  }
-  if (sum.value() != checksum_) {
-    return fmt::format("/tokens has checksum {}, stored is {}: the file is damaged",
-                       io::to_hex(sum.value()), io::to_hex(checksum_));
-  }
+  const auto difference = [](const char* what, std::uint64_t found,
+                             std::uint64_t stored) {
+    return fmt::format("{} has checksum {}, stored is {}: the file is damaged", what,
+                       io::to_hex(found), io::to_hex(stored));
+  };
+  const std::uint64_t sum = checksum_of_array(tokens, size);
+  if (sum != checksum_) return difference("/tokens", sum, checksum_);
   for (index_t i = 0; i < token_count_; ++i) {
     if (token(i) >= vocabulary_size_) {
       return fmt::format("token {} has id {}, the vocabulary has {}", i, token(i),
@@ -282,7 +378,16 @@ std::string Corpus::verify() const {
     }
   }
   file_.require_uncut();
-  return documents_problem();
+  std::string problem = documents_problem();
+  if (!problem.empty() || !has_sentences()) return problem;
+  problem = sentences_problem();
+  const std::uint64_t sentence_sum = checksum_of_array(
+      sentences_, static_cast<std::size_t>(sentence_count_) * sizeof(*sentences_));
+  if (problem.empty() && sentence_sum != sentence_checksum_) {
+    problem = difference("/sentences", sentence_sum, sentence_checksum_);
+  }
+  file_.require_uncut();
+  return problem;
 }
 
 bool same_tokenizer(const Corpus& a, const Corpus& b) {

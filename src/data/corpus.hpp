@@ -46,6 +46,19 @@ class Corpus {
   // The document that has this token.
   index_t document_of(index_t token) const;
 
+  // Where sentences begin, of a corpus that was made with --sentences: tokens, ascending,
+  // none of them an end of a document. A sentence ends where the next one begins, or
+  // before its document's end-of-document token. Every document with more tokens than
+  // that one begins with a sentence.
+  bool has_sentences() const { return sentences_ != nullptr; }
+  index_t sentence_count() const { return sentence_count_; }
+  // The code of the language whose rules found them.
+  const std::string& sentence_language() const { return sentence_language_; }
+  index_t sentence_begin(index_t sentence) const;
+  // The first sentence that begins at this token or behind it; sentence_count() where
+  // none does.
+  index_t first_sentence_from(index_t token) const;
+
   // Entropy of the frequencies of single tokens, in nats per token: what a model must
   // beat. From the file where it is stored, else counted.
   double unigram_entropy() const;
@@ -53,8 +66,8 @@ class Corpus {
   // token at least, and begins where the one before ends? Returns what is wrong, with the
   // document; empty when nothing is.
   std::string documents_problem() const;
-  // What is wrong with the whole corpus: does the stored checksum hold, is every id in
-  // the vocabulary, are the documents in order?
+  // What is wrong with the whole corpus: do the stored checksums hold, is every id in the
+  // vocabulary, are documents and sentences in order?
   std::string verify() const;
 
  private:
@@ -62,18 +75,24 @@ class Corpus {
   void read_attributes(const io::H5File& file);
   void read_tokenizer(const io::H5File& file);
   void map_arrays(const io::H5File& file);
+  void map_sentences(const io::H5File& file);
+  std::string sentences_problem() const;
 
   std::filesystem::path path_;
   io::MappedFile file_;
   const std::uint16_t* narrow_ = nullptr;  // one of the two
   const std::uint32_t* wide_ = nullptr;
   const std::uint64_t* documents_ = nullptr;
-  std::uint64_t documents_at_ = 0;  // in the file
+  const std::uint64_t* sentences_ = nullptr;  // null where they were not kept
+  std::uint64_t documents_at_ = 0;            // in the file
   index_t token_count_ = 0;
   index_t document_count_ = 0;
+  index_t sentence_count_ = 0;
   TokenId vocabulary_size_ = 0;
   TokenId end_of_document_ = 0;
   std::uint64_t checksum_ = 0;
+  std::uint64_t sentence_checksum_ = 0;
+  std::string sentence_language_;
   std::optional<double> unigram_entropy_;
   TokenizerFiles tokenizer_files_;
 };

@@ -15,9 +15,14 @@ namespace trireme::data {
 
 inline constexpr std::int64_t kCorpusFormatVersion = 1;
 
+// The version of the rules that found the sentences of a corpus (sentences.hpp): changed
+// with them.
+inline constexpr std::int64_t kSentenceRules = 1;
+
 // The checksum of a corpus is the XXH3-64 of the XXH3-64 values (8 bytes each, little
 // endian) of consecutive blocks of this many bytes of /tokens, the last one shorter:
-// blocks are summed by as many ranks as there are, and the value is the same.
+// blocks are summed by as many ranks as there are, and the value is the same. /sentences
+// has one of its own, made likewise.
 inline constexpr std::size_t kChecksumBlock = std::size_t{4} << 20;
 
 // /tokens holds 16-bit numbers where all ids fit.

@@ -12,13 +12,16 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/format.hpp"
 #include "base/temporary_name.hpp"
+#include "base/utf8.hpp"
 #include "base/wall_time.hpp"
 #include "comm/on_ranks.hpp"
 #include "data/bpe_trainer.hpp"
 #include "data/corpus_format.hpp"
+#include "data/sentence_characters.hpp"
 #include "data/spool.hpp"
 #include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
@@ -36,19 +39,26 @@ io::Path spool_path(const std::filesystem::path& out, const char* what) {
   return path;
 }
 
-// This rank's part of a corpus: ids and the places where documents begin.
+// This rank's part of a corpus: ids and the places where documents and sentences begin.
 class TokenSpool : public TokenSink {
  public:
   TokenSpool(const Tokenizer& tokenizer, const CorpusOptions& options,
              const std::filesystem::path& out)
       : ids(spool_path(out, ".tokens"), options.spool_memory),
         starts(spool_path(out, ".documents"), options.spool_memory),
+        sentences(spool_path(out, ".sentences"), options.spool_memory),
         counts(tokenizer.vocabulary_size()),
         narrow_(token_type(tokenizer.vocabulary_size()) == DType::uint16) {}
 
   void begin_document() override {
     starts.append(&token_count, sizeof(token_count));
     ++document_count;
+  }
+  // A sentence begins with the id of this number among those that come next.
+  void begin_sentence(std::size_t id) {
+    const std::uint64_t place = token_count + id;
+    sentences.append(&place, sizeof(place));
+    ++sentence_count;
   }
   void tokens(std::span<const TokenId> values) override {
     for (const TokenId id : values) ++counts[id];
@@ -62,10 +72,12 @@ class TokenSpool : public TokenSink {
   }
 
   Spool ids;
-  Spool starts;  // of documents, in tokens of this rank (uint64)
+  Spool starts;     // of documents, in tokens of this rank (uint64)
+  Spool sentences;  // where they begin, likewise
   std::vector<std::uint64_t> counts;
   std::uint64_t token_count = 0;
   std::uint64_t document_count = 0;
+  std::uint64_t sentence_count = 0;
 
  private:
   bool narrow_;
@@ -79,23 +91,57 @@ class TokenizingSink : public DocumentSink {
                  TokenSpool& spool)
       : spool_(spool),
         encoder_(tokenizer, options.added_tokens),
-        end_of_document_(tokenizer.end_of_document()) {}
+        end_of_document_(tokenizer.end_of_document()) {
+    if (options.sentences) splitter_.emplace(*options.sentences);
+  }
 
   void begin_document() override { spool_.begin_document(); }
   void text(std::string_view bytes) override {
     ids_.clear();
-    encoder_.encode(bytes, ids_);
+    if (splitter_) {
+      // Places are those of the repaired text.
+      const std::string_view text = valid_utf8(bytes, repaired_, replaced_);
+      begins_.clear();
+      encoder_.encode(text, ids_, begins_);
+      find_sentences(text);
+    } else {
+      encoder_.encode(bytes, ids_);
+    }
     spool_.tokens(ids_);
   }
   void end_document() override { spool_.tokens({&end_of_document_, 1}); }
 
+  std::uint64_t replaced_sequences() const {
+    return replaced_ + encoder_.replaced_sequences();
+  }
   const Encoder& encoder() const { return encoder_; }
 
  private:
+  // A sentence begins with the first id whose text, without white space in front, begins
+  // at its first byte or behind it. Where two begin with one id there is one.
+  void find_sentences(std::string_view text) {
+    splitter_->split(text, sentences_);
+    std::size_t id = 0, next = 0;
+    for (const std::size_t sentence : sentences_) {
+      while (id < ids_.size() && begins_[id] < sentence &&
+             blanks_at(text, begins_[id]).end < sentence) {
+        ++id;
+      }
+      if (id == ids_.size()) return;
+      if (id < next) continue;
+      spool_.begin_sentence(id);
+      next = id + 1;
+    }
+  }
+
   TokenSpool& spool_;
   Encoder encoder_;
   TokenId end_of_document_;
   std::vector<TokenId> ids_;
+  std::optional<SentenceSplitter> splitter_;
+  std::vector<std::size_t> begins_, sentences_;
+  std::string repaired_;
+  std::uint64_t replaced_ = 0;
 };
 
 std::uint64_t summed(comm::Communicator& comm, std::uint64_t value) {
@@ -122,11 +168,12 @@ std::vector<std::uint64_t> summed(comm::Communicator& comm,
 struct Layout {
   std::uint64_t tokens_at = 0;
   std::uint64_t documents_at = 0;
+  std::uint64_t sentences_at = 0;  // where they are kept
 };
 
-Layout make_file(const io::Path& path, const Tokenizer& tokenizer,
-                 const CorpusSummary& summary) {
-  io::H5File file = io::H5File::create(path);
+void set_attributes(io::H5File& file, const Tokenizer& tokenizer,
+                    const CorpusSummary& summary,
+                    const std::optional<Language>& sentences) {
   file.set_attribute<std::int64_t>("format_version", kCorpusFormatVersion);
   file.set_attribute<std::uint64_t>("vocabulary_size", tokenizer.vocabulary_size());
   file.set_attribute<std::uint64_t>("end_of_document", tokenizer.end_of_document());
@@ -138,46 +185,76 @@ Layout make_file(const io::Path& path, const Tokenizer& tokenizer,
   file.set_attribute<std::string>("checksum", io::to_hex(0));  // its value comes last
   file.set_attribute<std::string>("tokenizer_checksum",
                                   io::to_hex(checksum_of(tokenizer.files())));
+  if (!sentences) return;
+  file.set_attribute<std::uint64_t>("sentence_count", summary.sentences);
+  file.set_attribute<std::string>("sentence_language", std::string(code_of(*sentences)));
+  file.set_attribute<std::int64_t>("sentence_rules", kSentenceRules);
+  file.set_attribute<std::string>("sentence_checksum", io::to_hex(0));
+}
+
+Layout make_file(const io::Path& path, const Tokenizer& tokenizer,
+                 const CorpusSummary& summary, const std::optional<Language>& sentences) {
+  io::H5File file = io::H5File::create(path);
+  set_attributes(file, tokenizer, summary, sentences);
   for (const auto& [name, content] : tokenizer.files()) {
     file.write_bytes("tokenizer/" + name, content);
   }
-  auto tokens = file.make_dataset("tokens", token_type(tokenizer.vocabulary_size()),
-                                  {static_cast<index_t>(summary.tokens)});
-  auto documents = file.make_dataset("documents", DType::uint64,
-                                     {static_cast<index_t>(summary.documents + 1)});
+  Layout layout;
+  std::uint64_t end = 0;
+  const auto make = [&](const char* name, DType type, std::uint64_t count) {
+    auto dataset = file.make_dataset(name, type, {static_cast<index_t>(count)});
+    end = std::max(end, dataset.offset().value() + dataset.bytes());
+    return dataset;
+  };
+  layout.tokens_at =
+      make("tokens", token_type(tokenizer.vocabulary_size()), summary.tokens)
+          .offset()
+          .value();
+  auto documents = make("documents", DType::uint64, summary.documents + 1);
   documents.write_rows(static_cast<index_t>(summary.documents), 1, &summary.tokens,
                        sizeof(summary.tokens));
-  const Layout layout = {tokens.offset().value(), documents.offset().value()};
-  const std::uint64_t end = std::max(layout.tokens_at + tokens.bytes(),
-                                     layout.documents_at + documents.bytes());
+  layout.documents_at = documents.offset().value();
+  if (sentences) {
+    layout.sentences_at =
+        make("sentences", DType::uint64, summary.sentences).offset().value();
+  }
   file.close();
   // A full disk shows here rather than after the copying.
   io::FileWriter(path, io::FileWriter::Mode::existing).reserve(end);
   return layout;
 }
 
-// This rank's part of both datasets.
+// How much the ranks before this one have.
+struct Before {
+  std::uint64_t tokens = 0;
+  std::uint64_t documents = 0;
+  std::uint64_t sentences = 0;
+};
+
+// This rank's part of the datasets.
 void write_part(const io::Path& path, const Layout& layout, std::size_t token_bytes,
-                std::uint64_t first_token, std::uint64_t first_document,
-                TokenSpool& spool) {
+                const Before& before, TokenSpool& spool) {
   io::FileWriter writer(path, io::FileWriter::Mode::existing);
-  std::uint64_t at = layout.tokens_at + first_token * token_bytes;
+  std::uint64_t at = layout.tokens_at + before.tokens * token_bytes;
   const auto put = [&](const std::byte* data, std::size_t bytes) {
     writer.write_at(at, data, bytes);
     at += bytes;
   };
   spool.ids.drain(put);
-  at = layout.documents_at + first_document * sizeof(std::uint64_t);
-  spool.starts.drain([&](std::byte* data, std::size_t bytes) {
-    auto* start = reinterpret_cast<std::uint64_t*>(data);
-    for (std::size_t i = 0; i < bytes / sizeof(*start); ++i) start[i] += first_token;
+  const auto put_places = [&](std::byte* data, std::size_t bytes) {
+    auto* place = reinterpret_cast<std::uint64_t*>(data);
+    for (std::size_t i = 0; i < bytes / sizeof(*place); ++i) place[i] += before.tokens;
     put(data, bytes);
-  });
+  };
+  at = layout.documents_at + before.documents * sizeof(std::uint64_t);
+  spool.starts.drain(put_places);
+  at = layout.sentences_at + before.sentences * sizeof(std::uint64_t);
+  spool.sentences.drain(put_places);
   writer.sync();
   writer.close();
 }
 
-// Sums this rank's share of the blocks of /tokens, as they are in the file.
+// Sums this rank's share of the blocks of a dataset, as they are in the file.
 std::string block_sums(const io::Path& path, std::uint64_t begin, std::uint64_t bytes,
                        int rank, int size) {
   const std::uint64_t blocks = (bytes + kChecksumBlock - 1) / kChecksumBlock;
@@ -197,43 +274,58 @@ std::string block_sums(const io::Path& path, std::uint64_t begin, std::uint64_t 
   return sums;
 }
 
+// Collective: the checksum of a dataset, known to rank 0.
+std::string checksum_of_dataset(const io::Path& path, std::uint64_t begin,
+                                std::uint64_t bytes, comm::Communicator& comm) {
+  std::string sums;
+  comm::on_every_rank(
+      comm, [&] { sums = block_sums(path, begin, bytes, comm.rank(), comm.size()); });
+  std::string all;
+  for (const std::string& part : comm.gather(sums)) all += part;
+  return io::to_hex(io::checksum(all.data(), all.size()));
+}
+
+void broadcast(comm::Communicator& comm, std::uint64_t& value) {
+  auto number = static_cast<std::int64_t>(value);
+  comm.broadcast(number);
+  value = static_cast<std::uint64_t>(number);
+}
+
+std::uint64_t before_this_rank(comm::Communicator& comm, std::uint64_t count) {
+  return static_cast<std::uint64_t>(
+      comm.exclusive_scan(static_cast<std::int64_t>(count)));
+}
+
 // The writing, from counts to the published file.
 void publish(const Tokenizer& tokenizer, const std::filesystem::path& out,
-             const CorpusSummary& summary, TokenSpool& spool, comm::Communicator& comm) {
+             const CorpusSummary& summary, const std::optional<Language>& sentences,
+             TokenSpool& spool, comm::Communicator& comm) {
   const std::size_t token_bytes = size_of(token_type(tokenizer.vocabulary_size()));
   std::optional<io::AtomicFile> file;  // removed on the way out of an error
   Layout layout;
   const std::string name = comm::on_first_rank(comm, [&] {
     file.emplace(out);
-    layout = make_file(file->temporary().string(), tokenizer, summary);
+    layout = make_file(file->temporary().string(), tokenizer, summary, sentences);
     return file->temporary().string();
   });
-  auto tokens_at = static_cast<std::int64_t>(layout.tokens_at);
-  auto documents_at = static_cast<std::int64_t>(layout.documents_at);
-  comm.broadcast(tokens_at);
-  comm.broadcast(documents_at);
-  layout = {static_cast<std::uint64_t>(tokens_at),
-            static_cast<std::uint64_t>(documents_at)};
+  for (std::uint64_t* place :
+       {&layout.tokens_at, &layout.documents_at, &layout.sentences_at}) {
+    broadcast(comm, *place);
+  }
+  const Before before = {before_this_rank(comm, spool.token_count),
+                         before_this_rank(comm, spool.document_count),
+                         before_this_rank(comm, spool.sentence_count)};
+  comm::on_every_rank(comm,
+                      [&] { write_part(name, layout, token_bytes, before, spool); });
 
-  const auto first_token = static_cast<std::uint64_t>(
-      comm.exclusive_scan(static_cast<std::int64_t>(spool.token_count)));
-  const auto first_document = static_cast<std::uint64_t>(
-      comm.exclusive_scan(static_cast<std::int64_t>(spool.document_count)));
-  comm::on_every_rank(comm, [&] {
-    write_part(name, layout, token_bytes, first_token, first_document, spool);
-  });
-
-  std::string sums;
-  comm::on_every_rank(comm, [&] {
-    sums = block_sums(name, layout.tokens_at, summary.tokens * token_bytes, comm.rank(),
-                      comm.size());
-  });
-  std::string all_sums;
-  for (const std::string& part : comm.gather(sums)) all_sums += part;
+  const std::string token_sum =
+      checksum_of_dataset(name, layout.tokens_at, summary.tokens * token_bytes, comm);
+  const std::string sentence_sum = checksum_of_dataset(
+      name, layout.sentences_at, summary.sentences * sizeof(std::uint64_t), comm);
   comm::on_first_rank(comm, [&] {
     io::H5File corpus = io::H5File::open_for_writing(name);
-    corpus.set_attribute<std::string>(
-        "checksum", io::to_hex(io::checksum(all_sums.data(), all_sums.size())));
+    corpus.set_attribute<std::string>("checksum", token_sum);
+    if (sentences) corpus.set_attribute<std::string>("sentence_checksum", sentence_sum);
     corpus.close();
     file->commit();
   });
@@ -280,6 +372,7 @@ Spooled spool_part(const Tokenizer& tokenizer, std::uint64_t input_bytes,
   CorpusSummary& summary = spooled.summary;
   summary.tokens = summed(comm, spooled.part->token_count);
   summary.documents = summed(comm, spooled.part->document_count);
+  summary.sentences = summed(comm, spooled.part->sentence_count);
   summary.empty_documents = summed(comm, empty);
   summary.input_bytes = input_bytes;
   summary.tokenize_seconds = comm.all_reduce(seconds, comm::Op::max);
@@ -298,7 +391,7 @@ CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& sou
         TokenizingSink sink(tokenizer, options, spool);
         const DocumentSource::ReadStats read =
             source.read(comm.rank(), comm.size(), sink, options.progress);
-        replaced = read.replaced_sequences + sink.encoder().replaced_sequences();
+        replaced = read.replaced_sequences + sink.replaced_sequences();
         added = sink.encoder().added_tokens_found();
         return read.empty_documents;
       });
@@ -309,7 +402,12 @@ CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& sou
                         "nothing to tokenize: the {} of input have no document with text "
                         "({} empty ones)",
                         human_bytes(source.bytes()), summary.empty_documents);
-  publish(tokenizer, out, summary, *spooled.part, comm);
+  TRIREME_REQUIRE_INPUT(
+      !options.sentences || summary.sentences > 0,
+      "there are no sentences in the {} of input: no document has text that becomes "
+      "tokens. Leave --sentences out, or name other inputs",
+      human_bytes(source.bytes()));
+  publish(tokenizer, out, summary, options.sentences, *spooled.part, comm);
   return summary;
 }
 
@@ -322,7 +420,7 @@ CorpusSummary write_tokenized_corpus(
   TRIREME_REQUIRE_INPUT(spooled.summary.documents > 0,
                         "there are no documents with tokens in the input ({} empty ones)",
                         spooled.summary.empty_documents);
-  publish(tokenizer, out, spooled.summary, *spooled.part, comm);
+  publish(tokenizer, out, spooled.summary, std::nullopt, *spooled.part, comm);
   return spooled.summary;
 }
 

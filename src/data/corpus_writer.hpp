@@ -12,16 +12,21 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "comm/communicator.hpp"
 #include "data/document_source.hpp"
+#include "data/sentences.hpp"
 #include "data/tokenizer.hpp"
 
 namespace trireme::data {
 
 struct CorpusOptions {
   AddedTokens added_tokens = AddedTokens::recognised;
+  // Keeps where sentences begin, by the rules of this language. The source must then cut
+  // inside documents before blank lines only.
+  std::optional<Language> sentences;
   std::size_t spool_memory = std::size_t{256} << 20;  // per rank, before it goes to disk
   // (bytes done, bytes in all) of this rank's part.
   std::function<void(std::uint64_t, std::uint64_t)> progress;
@@ -31,6 +36,7 @@ struct CorpusOptions {
 struct CorpusSummary {
   std::uint64_t tokens = 0;  // end-of-document tokens included
   std::uint64_t documents = 0;
+  std::uint64_t sentences = 0;        // 0 where they are not kept
   std::uint64_t empty_documents = 0;  // left out
   std::uint64_t input_bytes = 0;
   std::uint64_t replaced_sequences = 0;  // invalid UTF-8
@@ -48,7 +54,8 @@ class TokenSink {
   virtual void tokens(std::span<const TokenId> ids) = 0;
 };
 
-// Collective. InputError when no input has text, or an input line is wrong; nothing is
+// Collective. InputError when no input has text, an input line is wrong, or sentences are
+// to be kept and no text becomes tokens; nothing is
 // left under `out` after an error that was not there before.
 CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& source,
                            const std::filesystem::path& out, comm::Communicator& comm,

@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/utf8.hpp"
+#include "data/sentence_characters.hpp"
 #include "io/json.hpp"
 
 namespace trireme::data {
@@ -49,6 +50,14 @@ bool is_space_before(std::string_view text, std::size_t at) {
     default:
       return false;
   }
+}
+
+// Does the white space from text[at] on begin with a line end, hold another one, and have
+// text behind it?
+bool is_blank_line_behind(std::string_view text, std::size_t at) {
+  if (text[at] != '\n' && text[at] != '\r') return false;
+  const Blanks blanks = blanks_at(text, at);
+  return blanks.line_ends >= 2 && blanks.end < text.size();
 }
 
 // Start of the line after the one that text[from - 1] is in; `from` where a line starts.
@@ -141,7 +150,10 @@ std::size_t DocumentSource::next_cut(const Input& input, std::size_t from) const
   }
   if (!options_.cut_inside_documents) return text.size();
   for (std::size_t at = from; at < text.size(); ++at) {
-    if ((text[at] == ' ' || text[at] == '\n') && !is_space_before(text, at)) return at;
+    const bool may_cut = options_.cut_before_blank_lines_only
+                             ? is_blank_line_behind(text, at)
+                             : text[at] == ' ' || text[at] == '\n';
+    if (may_cut && !is_space_before(text, at)) return at;
   }
   return text.size();
 }

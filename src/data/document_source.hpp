@@ -8,7 +8,8 @@
 // before a space or line feed that follows a character other than white space: GPT-2's
 // pattern has no white space but at the front of a piece and none before a lookahead but
 // in runs of white space, so such a place is always between two pieces, whatever is on
-// either side.
+// either side. Where sentences are looked for, such a place must be before a blank line,
+// too.
 #ifndef TRIREME_DATA_DOCUMENT_SOURCE_HPP_
 #define TRIREME_DATA_DOCUMENT_SOURCE_HPP_
 
@@ -31,6 +32,9 @@ struct SourceOptions {
   Documents documents = Documents::file;
   std::string json_key = "text";  // of the string to take, in .jsonl
   bool cut_inside_documents = false;
+  // Inside documents only before blank lines, which end a sentence whatever is on either
+  // side (sentences.hpp).
+  bool cut_before_blank_lines_only = false;
 };
 
 // Receives documents: begin, text (once or more, in order), end. A rank may get a

@@ -57,14 +57,17 @@ const std::string& corpus_bytes() {
     const data::Tokenizer tokenizer = data::tokenizer_from_json(
         "fuzz", data::tokenizer_json(tokens, {}, {{"<|endoftext|>", 256}}));
     std::vector<fs::path> inputs;
-    for (const char* text : {"In the beginning", "", "God created the heaven"}) {
+    for (const char* text : {"In the beginning. It was", "", "God created the heaven"}) {
       inputs.push_back(scratch(fmt::format("{}.txt", inputs.size()).c_str()));
       spill(inputs.back(), text);
     }
     const data::DocumentSource source(
-        inputs, {.cut_inside_documents = tokenizer.can_cut_before_space()});
+        inputs, {.cut_inside_documents = tokenizer.can_cut_before_space(),
+                 .cut_before_blank_lines_only = true});
     const auto self = comm::make_self_communicator("fuzz");
-    data::write_corpus(tokenizer, source, scratch("whole.h5"), *self, {});
+    data::CorpusOptions options;
+    options.sentences = data::Language::english;
+    data::write_corpus(tokenizer, source, scratch("whole.h5"), *self, options);
     std::ifstream file(scratch("whole.h5"), std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), {});
   }();
@@ -92,12 +95,12 @@ class Numbers {
 // One change of a corpus that HDF5 itself takes for a whole file: bytes at random in it
 // would try HDF5's readers in place of ours.
 void edit_corpus(const fs::path& path, Numbers& numbers) {
-  static const std::vector<std::string> objects = {"tokens", "documents", "tokenizer",
-                                                   "tokenizer/tokenizer.json"};
+  static const std::vector<std::string> objects = {
+      "tokens", "documents", "tokenizer", "tokenizer/tokenizer.json", "sentences"};
   static const std::vector<std::string> attributes = {
-      "format_version", "vocabulary_size", "end_of_document",
-      "token_count",    "document_count",  "checksum",
-      "input_bytes",    "unigram_entropy", "unknown"};
+      "format_version", "vocabulary_size", "end_of_document",   "token_count",
+      "document_count", "checksum",        "input_bytes",       "unigram_entropy",
+      "unknown",        "sentence_count",  "sentence_language", "sentence_checksum"};
   const std::uint64_t kind = numbers.next(1) % 10;
   const std::string& object = objects[numbers.next(1) % objects.size()];
   const std::string& attribute = attributes[numbers.next(1) % attributes.size()];
@@ -256,6 +259,10 @@ void read_corpus(const std::string& input) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
   corpus.copy(corpus.token_count() - count, count, ids.data());
   corpus.document_begin(corpus.document_count());
+  if (!corpus.has_sentences()) return;
+  const index_t last = corpus.sentence_begin(corpus.sentence_count() - 1);
+  expect(corpus.first_sentence_from(last) == corpus.sentence_count() - 1,
+         "the last sentence is another one");
 }
 
 // The input is what stands below the first line, whose checksum is made right.

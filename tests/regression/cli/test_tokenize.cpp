@@ -200,6 +200,32 @@ TEST_F(Tokenize, ReadsWordPiece) {
   EXPECT_THAT(again.out + again.err, HasSubstr("tokenizer: WordPiece, cased\n"));
 }
 
+TEST_F(Tokenize, KeepsSentences) {
+  std::string chapters;
+  for (int i = 0; i < 40; ++i) {
+    chapters += fmt::format("Chapter {} begins. Mr. Adam, he said it.\n\nSo be it.", i);
+  }
+  const fs::path file = text("a.txt", chapters);
+  json result = done({"--train-bpe", "280", "--sentences", "en", file});
+  EXPECT_EQ(result["sentences"], 3 * 40 - 39);  // "it.Chapter" is within one
+  const std::string alone = slurp(out());
+  for (const int ranks : {2, 3, 5}) {
+    const RunResult ranked =
+        trireme_on_ranks(ranks, {"tokenize", "--out", out(), "--train-bpe", "280",
+                                 "--sentences", "en", "--overwrite", file});
+    ASSERT_EQ(ranked.status, 0) << ranked.err;
+    EXPECT_TRUE(slurp(out()) == alone) << ranks;
+  }
+  const json shown = inspected(out());
+  EXPECT_EQ(shown["sentences"], result["sentences"]);
+  EXPECT_EQ(shown["sentence_language"], "en");
+  EXPECT_EQ(done({"--train-bpe", "280", file})["sentences"], nullptr);
+  EXPECT_EQ(inspected(out())["checksum"], shown["checksum"]);
+  fs::remove(out());
+  expect_refused({"--train-bpe", "280", "--sentences", "english", file},
+                 {"'english'", "there are for: en, de"});
+}
+
 TEST_F(Tokenize, NothingToRead) {
   expect_refused({"--train-bpe", "300", text("empty.txt", "")},
                  {"empty.txt", "empty", "nothing to tokenize"});

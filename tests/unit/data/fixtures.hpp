@@ -57,7 +57,8 @@ inline data::CorpusSummary make_corpus(const Scratch& scratch, const std::string
     spill(inputs.back(), text);
   }
   const data::DocumentSource source(
-      inputs, {.cut_inside_documents = tokenizer.can_cut_before_space()});
+      inputs, {.cut_inside_documents = tokenizer.can_cut_before_space(),
+               .cut_before_blank_lines_only = options.sentences.has_value()});
   const auto self = comm::make_self_communicator("self");
   return data::write_corpus(tokenizer, source, scratch / name, *self, options);
 }

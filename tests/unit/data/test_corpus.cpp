@@ -13,6 +13,7 @@
 #include "data/corpus_format.hpp"
 #include "io/checksum.hpp"
 #include "io/hdf5.hpp"
+#include "support/hdf5_edit.hpp"
 #include "unit/data/fixtures.hpp"
 
 namespace trireme::data {
@@ -20,6 +21,7 @@ namespace {
 
 using test::make_corpus;
 using test::message_of;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string open_error(const std::filesystem::path& path) {
@@ -111,6 +113,134 @@ TEST(CorpusFile, IsWideForLargeVocabularies) {
   EXPECT_EQ(corpus.vocabulary_size(), 70001u);
   EXPECT_EQ(corpus.token(1), 70000u);
   EXPECT_EQ(corpus.verify(), "");
+}
+
+CorpusOptions with_sentences() {
+  CorpusOptions options;
+  options.sentences = Language::english;
+  return options;
+}
+
+// The text of every sentence, as its tokens spell it.
+std::vector<std::string> sentences_of(const Corpus& corpus) {
+  const Tokenizer tokenizer = Tokenizer::from_files(corpus.tokenizer_files());
+  std::vector<std::string> texts;
+  for (index_t i = 0; i < corpus.sentence_count(); ++i) {
+    std::string text;
+    const index_t end = i + 1 < corpus.sentence_count() ? corpus.sentence_begin(i + 1)
+                                                        : corpus.token_count();
+    for (index_t at = corpus.sentence_begin(i); at < end; ++at) {
+      const TokenId id = corpus.token(at);
+      if (id != corpus.end_of_document()) text += tokenizer.bytes_of(id);
+    }
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+TEST(CorpusSentences, AreKeptWhereAskedFor) {
+  const test::Scratch scratch;
+  const std::vector<std::string> texts = {
+      "It was good. And Mr. Adam\xFF said: Yes!\n\nSo be it.", "", " One.  Two \n"};
+  const CorpusSummary summary =
+      make_corpus(scratch, "c.h5", texts, test::trained_tokenizer(), with_sentences());
+  const Corpus corpus(scratch / "c.h5");
+  ASSERT_TRUE(corpus.has_sentences());
+  EXPECT_EQ(corpus.sentence_language(), "en");
+  EXPECT_EQ(summary.sentences, 5u);
+  EXPECT_EQ(summary.replaced_sequences, 1u);
+  EXPECT_THAT(sentences_of(corpus),
+              ElementsAre("It was good.", " And Mr. Adam\uFFFD said: Yes!",
+                          "\n\nSo be it.", " One.", "  Two \n"));
+  EXPECT_EQ(corpus.first_sentence_from(0), 0);
+  EXPECT_EQ(corpus.first_sentence_from(1), 1);
+  EXPECT_EQ(corpus.first_sentence_from(corpus.sentence_begin(3)), 3);
+  EXPECT_EQ(corpus.first_sentence_from(corpus.sentence_begin(4) + 1), 5);
+  EXPECT_EQ(corpus.verify(), "");
+  EXPECT_THROW(corpus.sentence_begin(5), Error);
+
+  // The tokens are those without.
+  make_corpus(scratch, "plain.h5", texts, test::trained_tokenizer());
+  const Corpus plain(scratch / "plain.h5");
+  EXPECT_FALSE(plain.has_sentences());
+  EXPECT_EQ(plain.sentence_count(), 0);
+  EXPECT_EQ(plain.token_count(), corpus.token_count());
+  EXPECT_EQ(plain.checksum(), corpus.checksum());
+}
+
+TEST(CorpusSentences, OfWordPieceBeginWithWords) {
+  const test::Scratch scratch;
+  const Tokenizer tokenizer = Tokenizer::load({test::fixture("uncased")});
+  // A document of white space has no tokens but its end, and no sentence.
+  make_corpus(scratch, "c.h5", {"God said. And it\n\n\n", " \n\n ", "\u4e2d. \u6587!"},
+              tokenizer, with_sentences());
+  const Corpus corpus(scratch / "c.h5");
+  EXPECT_EQ(corpus.document_count(), 3);
+  EXPECT_EQ(corpus.document_begin(2) - corpus.document_begin(1), 1);
+  EXPECT_EQ(corpus.sentence_count(), 4);
+  EXPECT_EQ(corpus.sentence_begin(2), corpus.document_begin(2));
+  EXPECT_THAT(sentences_of(corpus)[0], " god said.");
+  EXPECT_THAT(sentences_of(corpus)[1], " and it");
+  EXPECT_EQ(corpus.verify(), "");
+  EXPECT_THAT(message_of<InputError>([&] {
+                make_corpus(scratch, "none.h5", {" \n\n "}, tokenizer, with_sentences());
+              }),
+              HasSubstr("there are no sentences"));
+}
+
+TEST(CorpusSentences, ThatAreDamagedAreFound) {
+  const test::Scratch scratch;
+  const std::filesystem::path path = scratch / "c.h5";
+  make_corpus(scratch, "c.h5", {"It was. It is. So.", "Yes. No."},
+              test::trained_tokenizer(), with_sentences());
+  const std::string whole = test::slurp(path);
+  const Corpus corpus(path);
+  ASSERT_EQ(corpus.sentence_count(), 5);
+  const auto at = [&](index_t sentence) {
+    return static_cast<std::uint64_t>(corpus.sentence_begin(sentence));
+  };
+  const std::uint64_t place =
+      io::H5File::open(path).dataset("sentences").offset().value();
+  const auto verified = [&](index_t sentence, std::uint64_t begin) {
+    test::spill(path, whole);
+    io::FileWriter writer(path, io::FileWriter::Mode::existing);
+    writer.write_at(place + static_cast<std::uint64_t>(sentence) * sizeof(begin), &begin,
+                    sizeof(begin));
+    writer.close();
+    return message_of<InputError>([&] {
+      const std::string problem = Corpus(path).verify();
+      if (!problem.empty()) throw InputError(problem);
+    });
+  };
+  EXPECT_EQ(verified(1, at(1)), "(nothing thrown)");
+  EXPECT_THAT(verified(1, at(1) + 1), HasSubstr("/sentences has checksum"));
+  EXPECT_THAT(verified(1, at(2)), HasSubstr("sentence 2 begins at token"));
+  EXPECT_THAT(verified(3, at(3) + 1), HasSubstr("none that begins with document 1"));
+  EXPECT_THAT(verified(2, at(3) - 1), HasSubstr("does not ascend within documents"));
+  EXPECT_THAT(verified(0, 1), HasSubstr("none that begins with document 0"));
+  EXPECT_THAT(verified(4, 1 << 20), HasSubstr("the last one at 1048576"));
+  EXPECT_THAT(verified(0, ~std::uint64_t{0}), HasSubstr("the first one begins at token"));
+  const auto error_with = [&](const auto& edit) {
+    test::spill(path, whole);
+    io::H5File file = io::H5File::open_for_writing(path);
+    edit(file);
+    file.close();
+    return open_error(path);
+  };
+  EXPECT_THAT(error_with([](io::H5File& file) {
+                file.set_attribute<std::uint64_t>("sentence_count", 4);
+              }),
+              HasSubstr("expected uint64 of shape (4)"));
+  EXPECT_THAT(error_with([](io::H5File& file) {
+                file.set_attribute<std::string>("sentence_checksum", "x");
+              }),
+              HasSubstr("its sentence_checksum is 'x'"));
+  test::spill(path, whole);
+  test::remove_object(path, "sentences");
+  EXPECT_THAT(open_error(path), HasSubstr("it has no dataset sentences"));
+  test::spill(path, whole);
+  test::remove_attribute(path, "sentence_count");
+  EXPECT_THAT(open_error(path), HasSubstr("it has no attribute sentence_count"));
 }
 
 TEST(CorpusDamage, IsFoundOnOpening) {

@@ -47,6 +47,8 @@ class CorpusWriterRanks : public ::testing::Test {
           write_corpus(tokenizer, source, path("alone.h5"), *self, options);
       EXPECT_EQ(together.tokens, alone.tokens);
       EXPECT_EQ(together.documents, alone.documents);
+      EXPECT_EQ(together.sentences, alone.sentences);
+      EXPECT_EQ(alone.sentences > 0, options.sentences.has_value());
       EXPECT_EQ(together.empty_documents, alone.empty_documents);
       EXPECT_EQ(together.replaced_sequences, alone.replaced_sequences);
       EXPECT_EQ(together.unigram_entropy, alone.unigram_entropy);
@@ -90,6 +92,28 @@ TEST_F(CorpusWriterRanks, GiveTheBytesOfOne) {
   // More ranks than there is text for.
   put("tiny.txt", "x");
   expect_same_bytes({path("tiny.txt")}, {.cut_inside_documents = true}, {}, tokenizer);
+}
+
+// White space alone may have no ids, and does not begin a sentence: of WordPiece, too.
+TEST_F(CorpusWriterRanks, KeepTheSentencesOfOne) {
+  const std::string sample = io::read_file(test::fixture("sample.txt"));
+  put("a.txt", "  \n\n \n" + sample + "\n\n" +
+                   io::read_file(test::fixture("invalid.bin")) + "\n\n\t");
+  put("b.txt", "\n\n \n\n  \n\n");
+  put("c.txt", "One. Two.\n\nThree");
+  CorpusOptions options;
+  options.sentences = Language::english;
+  for (const char* name : {"trained.json", "uncased"}) {
+    const Tokenizer tokenizer = Tokenizer::load({test::fixture(name)});
+    for (const Documents documents :
+         {Documents::file, Documents::line, Documents::blank_line}) {
+      expect_same_bytes({path("a.txt"), path("b.txt"), path("c.txt")},
+                        {.documents = documents,
+                         .cut_inside_documents = true,
+                         .cut_before_blank_lines_only = true},
+                        options, tokenizer);
+    }
+  }
 }
 
 TEST_F(CorpusWriterRanks, SumManyBlocks) {

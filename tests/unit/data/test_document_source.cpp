@@ -7,6 +7,8 @@
 
 #include <random>
 
+#include "data/sentence_characters.hpp"
+#include "data/sentences.hpp"
 #include "unit/data/fixtures.hpp"
 
 namespace trireme::data {
@@ -117,6 +119,44 @@ TEST_F(DocumentSourceText, CutsInsideDocumentsKeepTokenIds) {
     Encoder encoder(tokenizer);
     for (const std::string& piece : collector.pieces) encoder.encode(piece, ids);
     EXPECT_EQ(ids, expected) << name;
+  }
+}
+
+// Sentences of the parts are those of the whole; each begins with the white space before
+// its first word, or behind it.
+TEST_F(DocumentSourceText, CutsBeforeBlankLinesKeepSentences) {
+  std::mt19937 random(3);
+  const char* parts[] = {"It is.",   " ",      "\n",       "\n\n",   "\n \n",  "\r\n",
+                         "\r\n\r\n", "»",      " J. S. ",  "1. A",   "\u3002", "\u2029",
+                         "\xFF",     "\u4e2d", "! \u00ab", "\u201c", "\t",     "z. B"};
+  for (int trial = 0; trial < 400; ++trial) {
+    std::string text = "A";
+    for (unsigned i = random() % 60; i > 0; --i) text += parts[random() % 18];
+    const auto cut = source(
+        {text}, {.cut_inside_documents = true, .cut_before_blank_lines_only = true});
+    const SentenceSplitter splitter(static_cast<Language>(trial % 10));
+    const auto first_words = [&](std::size_t from, std::string_view part,
+                                 std::vector<std::size_t>& words) {
+      std::vector<std::size_t> begins;
+      splitter.split(part, begins);
+      for (const std::size_t at : begins) {
+        words.push_back(from + blanks_at(part, at).end);
+      }
+    };
+    std::vector<std::size_t> expected;
+    first_words(0, text, expected);
+    for (const int ranks : {2, 3, 5, 64}) {
+      Collector collector;
+      for (int rank = 0; rank < ranks; ++rank) cut.read(rank, ranks, collector, {});
+      ASSERT_EQ(collector.documents.at(0), text);
+      std::vector<std::size_t> words;
+      std::size_t from = 0;
+      for (const std::string& piece : collector.pieces) {
+        first_words(from, piece, words);
+        from += piece.size();
+      }
+      ASSERT_EQ(words, expected) << trial << ": " << ::testing::PrintToString(text);
+    }
   }
 }
 
