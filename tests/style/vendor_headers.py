@@ -15,7 +15,7 @@ OWNERS = [
     (r"cblas\.h|lapacke?\.h|f77blas\.h|openblas\w*\.h", ["kernels"]),
     (r"KokkosBlas\w*\.hpp|KokkosBatched\w*\.hpp|KokkosKernels\w*\.hpp", ["kernels"]),
     (r"hdf5\.h|hdf5_hl\.h|H5\w*\.h", ["io"]),
-    (r"xxhash\.h", ["io"]),
+    (r"xxhash\.h|zlib\.h|zstd\w*\.h", ["io"]),
     (r"yaml-cpp/.*", ["config"]),
     (r"pcre2\w*\.h|sentencepiece\w*\.h", ["data"]),
     (r"Random123/.*", ["base"]),
