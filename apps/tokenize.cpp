@@ -136,6 +136,17 @@ void check_outputs(const TokenizeOptions& options, Log& log) {
   require_output(options.json, read);
 }
 
+// A compressed file is one rank's.
+void warn_of_idle_ranks(const data::DocumentSource& source, int ranks, Log& log) {
+  const std::size_t files = source.compressed_inputs();
+  const int idle = files > 0 ? source.idle_ranks(ranks) : 0;
+  if (idle == 0) return;
+  log.warning("{}, {}: {} {} nothing to do; split {} into more files",
+              format_plural(static_cast<std::int64_t>(files), "compressed file"),
+              format_plural(ranks, "rank"), idle, idle == 1 ? "has" : "have",
+              files == 1 ? "it" : "them");
+}
+
 data::Tokenizer train_tokenizer(const TokenizeOptions& options,
                                 const data::DocumentSource& source,
                                 comm::Communicator& world, Log& log, Json& result) {
@@ -174,13 +185,13 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   const std::vector<fs::path> inputs(options.inputs.begin(), options.inputs.end());
   data::SourceOptions source_options{documents_of(options.documents), options.json_key,
                                      true};
+  const data::DocumentSource any_cut(inputs, source_options);
+  warn_of_idle_ranks(any_cut, world.size(), log);
   Json result;
   result["corpus"] = options.out;
   const data::Tokenizer tokenizer =
-      options.train_bpe == 0
-          ? load_tokenizer(options.tokenizer)
-          : train_tokenizer(options, data::DocumentSource(inputs, source_options), world,
-                            log, result);
+      options.train_bpe == 0 ? load_tokenizer(options.tokenizer)
+                             : train_tokenizer(options, any_cut, world, log, result);
 
   // 2. The corpus.
   source_options.cut_inside_documents = tokenizer.can_cut_before_space();
@@ -221,8 +232,8 @@ void add_tokenize(CommandLine& line) {
   const auto options = std::make_shared<TokenizeOptions>();
   CLI::App& command = line.add_command(
       "tokenize",
-      "Make a corpus from text (.txt: plain; .jsonl: JSON lines). Run under "
-      "mpiexec, all ranks share the work; the result is the same.",
+      "Make a corpus from text (.txt: plain; .jsonl: JSON lines; either as .gz or "
+      ".zst). Run under mpiexec, all ranks share the work; the result is the same.",
       [options](comm::Environment& environment) {
         return run_tokenize(*options, environment);
       });

@@ -385,17 +385,19 @@ Spooled spool_part(const Tokenizer& tokenizer, std::uint64_t input_bytes,
 CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& source,
                            const std::filesystem::path& out, comm::Communicator& comm,
                            const CorpusOptions& options) {
-  std::uint64_t replaced = 0, added = 0;
+  std::uint64_t text_bytes = 0, replaced = 0, added = 0;
   Spooled spooled =
       spool_part(tokenizer, source.bytes(), out, comm, options, [&](TokenSpool& spool) {
         TokenizingSink sink(tokenizer, options, spool);
         const DocumentSource::ReadStats read =
             source.read(comm.rank(), comm.size(), sink, options.progress);
+        text_bytes = read.text_bytes;
         replaced = read.replaced_sequences + sink.replaced_sequences();
         added = sink.encoder().added_tokens_found();
         return read.empty_documents;
       });
   CorpusSummary& summary = spooled.summary;
+  summary.input_bytes = summed(comm, text_bytes);  // compressed inputs', unpacked
   summary.replaced_sequences = summed(comm, replaced);
   summary.added_tokens_found = summed(comm, added);
   TRIREME_REQUIRE_INPUT(summary.documents > 0,

@@ -6,6 +6,11 @@
 // that are documents: the cuts are at 0, 30, 60 and 90, and each rank reads one line but
 // the last, which reads what is left. A document is handed on in blocks, so that one of
 // many gigabytes needs little memory.
+//
+// A compressed input is unpacked into a window of some MiB. What lies before a cut near
+// the window's end is read like a part of a file, and the rest moves to the front of the
+// next window, which is larger where there was no cut: a line or document that must not
+// be cut is held whole.
 #include "data/document_source.hpp"
 
 #include <algorithm>
@@ -23,6 +28,8 @@ namespace {
 
 // Long documents are handed on in blocks of about this size.
 constexpr std::size_t kBlock = std::size_t{1} << 20;
+// Compressed inputs are unpacked by so much at a time.
+constexpr std::size_t kWindow = 4 * kBlock;
 
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r\v\f") == std::string_view::npos;
@@ -77,7 +84,28 @@ std::string_view line_at(std::string_view text, std::size_t begin, std::size_t& 
   return line;
 }
 
-void refuse_compressed(const std::filesystem::path& path, std::string_view text) {
+// How the input's bytes are compressed, which its name must not contradict.
+io::Compression find_compression(const std::filesystem::path& path,
+                                 std::string_view text) {
+  const io::Compression found = io::compression_of(text.substr(0, 4));
+  const io::Compression promised = io::promised_compression(path);
+  TRIREME_REQUIRE_INPUT(promised == io::Compression::none || promised == found,
+                        "input '{}' has the name of a {} file, but what is in it is {}: "
+                        "name it by what it is, or get the whole file anew",
+                        path.string(), io::name_of(promised),
+                        text.empty() ? "nothing" : io::name_of(found));
+  return found;
+}
+
+bool has_json_lines(const std::filesystem::path& path) {
+  const bool is_packed = io::promised_compression(path) != io::Compression::none;
+  const auto extension = is_packed ? path.stem().extension() : path.extension();
+  return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
+}
+
+// What is not text: its beginning says so.
+void refuse_formats(const std::filesystem::path& path, std::string_view text) {
+  constexpr std::size_t kTarMark = 257;  // bytes into an archive
   constexpr std::array<std::pair<std::string_view, const char*>, 4> kinds = {{
       {"\x1F\x8B", "gzip"},
       {"\x28\xB5\x2F\xFD", "zstd"},
@@ -86,12 +114,15 @@ void refuse_compressed(const std::filesystem::path& path, std::string_view text)
        "xz"},
       {"\x89HDF", "HDF5"},
   }};
+  std::string_view found;
   for (const auto& [magic, name] : kinds) {
-    TRIREME_REQUIRE_INPUT(!text.starts_with(magic),
-                          "input '{}' is a {} file, expected plain text or JSON lines: "
-                          "unpack it first",
-                          path.string(), name);
+    if (text.starts_with(magic)) found = name;
   }
+  if (text.size() > kTarMark && text.substr(kTarMark).starts_with("ustar")) found = "tar";
+  TRIREME_REQUIRE_INPUT(found.empty(),
+                        "input '{}' is a {} file, expected plain text or JSON lines: "
+                        "unpack it first",
+                        path.string(), found);
 }
 
 }  // namespace
@@ -106,17 +137,23 @@ DocumentSource::DocumentSource(const std::vector<std::filesystem::path>& inputs,
                           path.string());
     Input input;
     input.path = path;
-    const auto extension = path.extension();
-    input.json_lines =
-        extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
+    input.json_lines = has_json_lines(path);
     input.begin = bytes_;
-    if (io::file_size(path, "text file") > 0) {
+    input.size = io::file_size(path, "text file");
+    if (input.size > 0) {
       input.file = io::MappedFile(path, io::MappedFile::Access::sequential, "text file");
       input.text = {reinterpret_cast<const char*>(input.file.data()),
                     static_cast<std::size_t>(input.file.size())};
     }
-    refuse_compressed(path, input.text);
-    bytes_ += input.text.size();
+    input.compression = find_compression(path, input.text);
+    if (input.compression == io::Compression::none) {
+      input.size = input.text.size();
+      refuse_formats(path, input.text);
+    } else {
+      input.text = {};
+      input.file = {};
+    }
+    bytes_ += input.size;
     inputs_.push_back(std::move(input));
   }
   TRIREME_REQUIRE_INPUT(
@@ -124,6 +161,12 @@ DocumentSource::DocumentSource(const std::vector<std::filesystem::path>& inputs,
       inputs.size() == 1
           ? fmt::format("input '{}' is", inputs[0].string())
           : fmt::format("all {} are", format_plural(inputs.size(), "input")));
+}
+
+std::size_t DocumentSource::compressed_inputs() const {
+  return static_cast<std::size_t>(std::count_if(
+      inputs_.begin(), inputs_.end(),
+      [](const Input& input) { return input.compression != io::Compression::none; }));
 }
 
 // The first place at or after `from` where this input may be cut.
@@ -158,15 +201,57 @@ std::size_t DocumentSource::next_cut(const Input& input, std::size_t from) const
   return text.size();
 }
 
+// A cut near the end of text that goes on; 0 where it has none. A cut does not depend on
+// what comes after it, but the end of the text is none.
+std::size_t DocumentSource::late_cut(const Input& input) const {
+  const std::size_t size = input.text.size();
+  for (std::size_t back = std::size_t{1} << 12; size > 1; back *= 8) {
+    const std::size_t from = size > back ? size - back : 1;
+    const std::size_t cut = next_cut(input, from);
+    if (cut < size) return cut;
+    if (from == 1) break;
+  }
+  return 0;
+}
+
 DocumentSource::Place DocumentSource::cut_at(std::uint64_t position) const {
   std::size_t index = 0;
   while (index + 1 < inputs_.size() && inputs_[index + 1].begin <= position) ++index;
   const Input& input = inputs_[index];
-  const std::size_t cut =
-      next_cut(input, static_cast<std::size_t>(position - input.begin));
+  const auto offset = static_cast<std::size_t>(position - input.begin);
   // The end of an input is the beginning of the next.
+  if (input.compression != io::Compression::none)
+    return {index + (offset > 0 ? 1 : 0), 0};
+  const std::size_t cut = next_cut(input, offset);
   if (cut == input.text.size()) return {index + 1, 0};
   return {index, cut};
+}
+
+// From where to where this rank of so many reads.
+std::pair<DocumentSource::Place, DocumentSource::Place> DocumentSource::part(
+    int rank, int size) const {
+  const auto share = [&](int part) {
+    // 128 bits: bytes times ranks may exceed 64.
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(bytes_) * part /
+                                      size);
+  };
+  return {rank == 0 ? Place{0, 0} : cut_at(share(rank)),
+          rank + 1 == size ? Place{inputs_.size(), 0} : cut_at(share(rank + 1))};
+}
+
+// In the range of all inputs.
+std::uint64_t DocumentSource::position_of(const Place& place) const {
+  return place.input < inputs_.size() ? inputs_[place.input].begin + place.offset
+                                      : bytes_;
+}
+
+int DocumentSource::idle_ranks(int size) const {
+  int idle = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    const auto [from, to] = part(rank, size);
+    if (position_of(from) >= position_of(to)) ++idle;
+  }
+  return idle;
 }
 
 // What one call of read() keeps.
@@ -189,7 +274,7 @@ class DocumentSource::Reading {
     } else if (source_.options_.documents == Documents::blank_line) {
       paragraphs(input, begin, end, done);
     } else {
-      if (begin == 0) sink_.begin_document();
+      if (begin == 0 && !input.is_continued) sink_.begin_document();
       while (begin < end) {
         const std::size_t to = std::min(end, source_.next_cut(input, begin + kBlock));
         sink_.text(input.text.substr(begin, to - begin));
@@ -200,9 +285,45 @@ class DocumentSource::Reading {
     }
   }
 
+  // A compressed input, all of it; calls done(bytes) with those of the file.
+  template <class Done>
+  void compressed(const Input& input, const Done& done) {
+    io::CompressedFile file(input.path, input.compression);
+    Input window;
+    window.path = input.path;
+    window.json_lines = input.json_lines;
+    std::string text;  // what is left of the window before, and what follows it
+    std::size_t left = 0;
+    bool is_end = false;
+    while (!is_end) {
+      const std::uint64_t before = file.position();
+      text.resize(left + std::max(left, kWindow));
+      const std::size_t size = left + file.read(text.data() + left, text.size() - left);
+      is_end = size < text.size();
+      window.text = std::string_view(text).substr(0, size);
+      if (!window.is_continued) refuse_formats(input.path, window.text);
+      const std::size_t cut = is_end ? size : source_.late_cut(window);
+      take(window, cut);
+      left = size - cut;
+      text.erase(0, cut);
+      done(static_cast<std::size_t>(file.position() - before));
+    }
+    if (!window.is_continued) ++stats.empty_documents;
+  }
+
   ReadStats stats;
 
  private:
+  // The window up to a cut. What comes next continues it.
+  void take(Input& window, std::size_t cut) {
+    if (cut == 0) return;
+    range(window, 0, cut, [](std::size_t) {});
+    stats.text_bytes += cut;
+    window.is_continued = true;
+    window.lines_before += static_cast<std::uint64_t>(std::count(
+        window.text.begin(), window.text.begin() + static_cast<long>(cut), '\n'));
+  }
+
   void whole_document(std::string_view text) {
     if (text.empty()) {
       ++stats.empty_documents;
@@ -255,8 +376,9 @@ class DocumentSource::Reading {
     using Json = nlohmann::json;
     // Only an error needs the number: lines are counted then.
     const auto number = [&] {
-      return 1 + std::count(input.text.begin(),
-                            input.text.begin() + static_cast<long>(at), '\n');
+      return 1 + static_cast<std::int64_t>(input.lines_before) +
+             std::count(input.text.begin(), input.text.begin() + static_cast<long>(at),
+                        '\n');
     };
     const auto place = [&] {
       return fmt::format("{}:{}", input.path.string(), number());
@@ -297,36 +419,37 @@ class DocumentSource::Reading {
 DocumentSource::ReadStats DocumentSource::read(
     int rank, int size, DocumentSink& sink,
     const std::function<void(std::uint64_t, std::uint64_t)>& progress) const {
-  const auto share = [&](int part) {
-    // 128 bits: bytes times ranks may exceed 64.
-    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(bytes_) * part /
-                                      size);
-  };
-  const Place from = rank == 0 ? Place{0, 0} : cut_at(share(rank));
-  const Place to = rank + 1 == size ? Place{inputs_.size(), 0} : cut_at(share(rank + 1));
-  const std::uint64_t planned = share(rank + 1) - share(rank);
+  const auto [from, to] = part(rank, size);
+  const std::uint64_t planned = position_of(to) - position_of(from);
   Reading reading(*this, sink);
   if (rank == 0) {
     reading.stats.empty_documents = static_cast<std::uint64_t>(std::count_if(
-        inputs_.begin(), inputs_.end(), [](const Input& i) { return i.text.empty(); }));
+        inputs_.begin(), inputs_.end(), [](const Input& i) { return i.size == 0; }));
   }
   // This is asked where a text has errors, too: they may be those of a file that was cut.
   const auto require_uncut = [&] {
     for (const Input& input : inputs_) input.file.require_uncut();
+  };
+  const auto done = [&](std::size_t bytes) {
+    reading.stats.bytes += bytes;
+    if (progress) {
+      progress(reading.stats.bytes, std::max(planned, reading.stats.bytes));
+    }
   };
   try {
     for (std::size_t index = from.input; index < inputs_.size() && index <= to.input;
          ++index) {
       const Input& input = inputs_[index];
       const std::size_t begin = index == from.input ? from.offset : 0;
-      const std::size_t end = index == to.input ? to.offset : input.text.size();
+      const auto end =
+          static_cast<std::size_t>(index == to.input ? to.offset : input.size);
       if (begin >= end) continue;
-      reading.range(input, begin, end, [&](std::size_t bytes) {
-        reading.stats.bytes += bytes;
-        if (progress) {
-          progress(reading.stats.bytes, std::max(planned, reading.stats.bytes));
-        }
-      });
+      if (input.compression != io::Compression::none) {
+        reading.compressed(input, done);
+      } else {
+        reading.range(input, begin, end, done);
+        reading.stats.text_bytes += end - begin;
+      }
     }
   } catch (const InputError&) {
     require_uncut();

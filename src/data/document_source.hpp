@@ -10,6 +10,9 @@
 // in runs of white space, so such a place is always between two pieces, whatever is on
 // either side. Where sentences are looked for, such a place must be before a blank line,
 // too.
+//
+// A compressed input is unpacked as it is read and cannot be cut: it is all of the rank's
+// in whose part its first byte lies. Its bytes in the range are those of the file.
 #ifndef TRIREME_DATA_DOCUMENT_SOURCE_HPP_
 #define TRIREME_DATA_DOCUMENT_SOURCE_HPP_
 
@@ -18,8 +21,10 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "io/compressed_file.hpp"
 #include "io/mapped_file.hpp"
 
 namespace trireme::data {
@@ -49,14 +54,18 @@ class DocumentSink {
 
 class DocumentSource {
  public:
-  // InputError: no inputs, a missing file, a directory, a compressed file, nothing but
-  // empty files.
+  // InputError: no inputs, a missing file, a directory, a file of a format that is not
+  // read or not the one of its name, nothing but empty files.
   DocumentSource(const std::vector<std::filesystem::path>& inputs, SourceOptions options);
 
   std::uint64_t bytes() const { return bytes_; }
+  std::size_t compressed_inputs() const;
+  // Of so many ranks those that have nothing to read.
+  int idle_ranks(int size) const;
 
   struct ReadStats {
-    std::uint64_t bytes = 0;               // of input
+    std::uint64_t bytes = 0;               // of input, compressed where it is
+    std::uint64_t text_bytes = 0;          // of input, unpacked
     std::uint64_t empty_documents = 0;     // left out
     std::uint64_t replaced_sequences = 0;  // invalid UTF-8 in JSON lines
   };
@@ -68,9 +77,13 @@ class DocumentSource {
   struct Input {
     std::filesystem::path path;
     bool json_lines = false;
+    io::Compression compression = io::Compression::none;
     std::uint64_t begin = 0;  // in the range of all inputs
+    std::uint64_t size = 0;   // there
     io::MappedFile file;      // kept open: mapped pages cost nothing until they are read
-    std::string_view text;
+    std::string_view text;  // all of it; of a compressed input what is unpacked just now
+    bool is_continued = false;       // is there text before `text`?
+    std::uint64_t lines_before = 0;  // in it
   };
   struct Place {
     std::size_t input;
@@ -78,6 +91,9 @@ class DocumentSource {
   };
   Place cut_at(std::uint64_t position) const;
   std::size_t next_cut(const Input& input, std::size_t from) const;
+  std::size_t late_cut(const Input& input) const;
+  std::pair<Place, Place> part(int rank, int size) const;
+  std::uint64_t position_of(const Place& place) const;
 
   class Reading;  // one call of read()
 

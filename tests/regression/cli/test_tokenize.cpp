@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "regression/cli/workplace.hpp"
+#include "support/compress.hpp"
 
 namespace trireme::test {
 namespace {
@@ -226,6 +227,42 @@ TEST_F(Tokenize, KeepsSentences) {
                  {"'english'", "there are for: en, de"});
 }
 
+TEST_F(Tokenize, ReadsCompressedFiles) {
+  const std::string lines = json{{"text", small_text(3000)}}.dump() + "\n";
+  const json expected = done({"--train-bpe", "280", text("a.jsonl", lines + lines)});
+  const std::string plain = slurp(out());
+  EXPECT_EQ(expected["documents"], 2);
+  EXPECT_THAT(err_, Not(HasSubstr("nothing to do")));
+  const std::vector<fs::path> packed = {
+      text("a.jsonl.gz", gzip_of(lines) + gzip_of(lines)),
+      text("a.jsonl.zst", zstd_of(lines) + zstd_of(lines))};
+  for (const fs::path& file : packed) {
+    EXPECT_EQ(done({"--train-bpe", "280", file})["input_bytes"], expected["input_bytes"]);
+    EXPECT_TRUE(slurp(out()) == plain) << file;
+    const RunResult result = trireme_on_ranks(
+        3, {"tokenize", "--out", out(), "--train-bpe", "280", "--overwrite", file});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(slurp(out()) == plain) << file;
+    EXPECT_THAT(result.err, HasSubstr("1 compressed file, 3 ranks: 2 have nothing to do; "
+                                      "split it into more files"));
+  }
+}
+
+TEST_F(Tokenize, DamagedCompressedFiles) {
+  const auto refused = [&](const std::string& name, const std::string& bytes,
+                           std::vector<std::string> parts) {
+    parts.push_back(name);
+    expect_refused({"--train-bpe", "280", text(name, bytes)}, parts);
+  };
+  const std::string gzip = gzip_of(small_text(3000)), zstd = zstd_of(small_text(3000));
+  refused("a.txt.gz", gzip.substr(0, 100), {"at byte 100 of 100", "cut short"});
+  refused("a.txt.zst", zstd.substr(0, 100), {"of 100", "cut short"});
+  refused("b.txt.gz", gzip + "rest", {"trailing garbage: 4 bytes", "head -c"});
+  refused("b.txt.zst", zstd + "rest", {"trailing garbage: 4 bytes", "head -c"});
+  refused("c.txt.gz", "plain text",
+          {"name of a gzip file", "what is in it is uncompressed"});
+}
+
 TEST_F(Tokenize, NothingToRead) {
   expect_refused({"--train-bpe", "300", text("empty.txt", "")},
                  {"empty.txt", "empty", "nothing to tokenize"});
@@ -236,8 +273,11 @@ TEST_F(Tokenize, NothingToRead) {
                  {scratch_.path().string(), "is a directory", "name the files"});
   expect_refused({"--train-bpe", "300", scratch_ / "none.txt"},
                  {"none.txt", "does not exist"});
-  expect_refused({"--train-bpe", "300", text("a.gz", "\x1f\x8b\x08rest")},
-                 {"a.gz", "gzip", "unpack"});
+  expect_refused({"--train-bpe", "300",
+                  text("a.xz",
+                       "\xFD"
+                       "7zXZ")},
+                 {"a.xz", "xz", "unpack"});
   expect_refused({"--train-bpe", "300", corpus()}, {"corpus.h5", "HDF5"});
   expect_refused({"--train-bpe", "300"}, {"INPUT is required"});
 }

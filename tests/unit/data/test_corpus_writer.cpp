@@ -7,6 +7,7 @@
 
 #include "comm/environment.hpp"
 #include "data/corpus.hpp"
+#include "support/compress.hpp"
 #include "unit/data/fixtures.hpp"
 
 namespace trireme::data {
@@ -114,6 +115,32 @@ TEST_F(CorpusWriterRanks, KeepTheSentencesOfOne) {
                         options, tokenizer);
     }
   }
+}
+
+// The same inputs plain, as .gz and as .zst.
+TEST_F(CorpusWriterRanks, GiveTheBytesOfUnpackedFiles) {
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  const std::string sample = io::read_file(test::fixture("sample.txt"));
+  std::string lines;
+  for (int i = 0; i < 300; ++i) lines += fmt::format("{{\"text\": \"line {}\"}}\n", i);
+  std::vector<std::string> corpora;
+  for (const std::string form : {"", ".gz", ".zst"}) {
+    const auto packed = [&](const std::string& text) {
+      if (form.empty()) return text;
+      return form == ".gz" ? test::gzip_of(text) : test::zstd_of(text);
+    };
+    std::vector<std::filesystem::path> inputs;
+    for (int i = 0; i < 4; ++i) {
+      const std::string name = fmt::format("in{}{}", i, i % 2 == 0 ? ".txt" : ".jsonl");
+      put(name + form, packed(i % 2 == 0 ? sample.substr(1000 * i) : lines));
+      inputs.push_back(path(name + form));
+    }
+    expect_same_bytes(inputs, {.cut_inside_documents = true}, {}, tokenizer);
+    if (world_.rank() == 0) corpora.push_back(test::slurp(path("together.h5")));
+  }
+  if (world_.rank() != 0) return;
+  EXPECT_TRUE(corpora.at(1) == corpora.at(0));
+  EXPECT_TRUE(corpora.at(2) == corpora.at(0));
 }
 
 TEST_F(CorpusWriterRanks, SumManyBlocks) {

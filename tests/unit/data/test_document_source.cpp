@@ -7,8 +7,10 @@
 
 #include <random>
 
+#include "base/machine.hpp"
 #include "data/sentence_characters.hpp"
 #include "data/sentences.hpp"
+#include "support/compress.hpp"
 #include "unit/data/fixtures.hpp"
 
 namespace trireme::data {
@@ -220,8 +222,220 @@ TEST_F(DocumentSourceText, BadFiles) {
   EXPECT_THAT(error({scratch_ / "empty"}), HasSubstr("nothing to tokenize: input"));
   EXPECT_THAT(error({scratch_ / "empty", scratch_ / "empty"}),
               HasSubstr("all 2 inputs are empty"));
-  test::spill(scratch_ / "t.gz", "\x1F\x8B\x08");
-  EXPECT_THAT(error({scratch_ / "t.gz"}), HasSubstr("is a gzip file"));
+  test::spill(scratch_ / "t.xz",
+              "\xFD"
+              "7zXZ");
+  EXPECT_THAT(error({scratch_ / "t.xz"}), HasSubstr("is a xz file"));
+  test::spill(scratch_ / "t.gz", "");
+  EXPECT_THAT(error({scratch_ / "t.gz"}),
+              HasSubstr("has the name of a gzip file, but what is in it is nothing"));
+  test::spill(scratch_ / "t.gz", test::zstd_of("text"));
+  EXPECT_THAT(error({scratch_ / "t.gz"}),
+              HasSubstr("but what is in it is zstd: name it"));
+  test::spill(scratch_ / "t.zst", "text");
+  EXPECT_THAT(error({scratch_ / "t.zst"}),
+              HasSubstr("but what is in it is uncompressed"));
+}
+
+// A part of the inputs' text, in each form that files have.
+struct Form {
+  const char* extension;
+  std::string (*bytes_of)(const std::string& text);
+};
+const Form kForms[] = {
+    {"", [](const std::string& text) { return text; }},
+    {".gz", [](const std::string& text) { return test::gzip_of(text); }},
+    {".zst", [](const std::string& text) { return test::zstd_of(text); }},
+    {".gz",
+     [](const std::string& text) {
+       return test::gzip_of(text.substr(0, text.size() / 2)) +
+              test::gzip_of(text.substr(text.size() / 2));
+     }},
+};
+
+class DocumentSourceCompressed : public ::testing::Test {
+ protected:
+  // Input i in form `form` + i * `change`.
+  DocumentSource source(const std::vector<std::string>& texts, SourceOptions options,
+                        std::size_t form, std::size_t change = 0,
+                        const std::string& extension = ".txt") {
+    std::vector<std::filesystem::path> paths;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const Form& taken = kForms[(form + i * change) % std::size(kForms)];
+      paths.push_back(scratch_ /
+                      ("in" + std::to_string(i) + extension + taken.extension));
+      test::spill(paths.back(), taken.bytes_of(texts[i]));
+    }
+    return {paths, options};
+  }
+  test::Scratch scratch_;
+};
+
+TEST_F(DocumentSourceCompressed, GivesTheDocumentsOfPlainFiles) {
+  std::mt19937 random(2);
+  const char* parts[] = {"a",     "bc",       " ", "\n",   "\n\n",
+                         "\n \n", "\xC2\xA0", "é", "\r\n", "x y"};
+  for (int trial = 0; trial < 12; ++trial) {
+    std::vector<std::string> texts(1 + random() % 4);
+    for (std::string& text : texts) {
+      for (unsigned i = random() % 40; i > 0; --i) text += parts[random() % 10];
+    }
+    texts[0] += "z";  // not all empty
+    for (const Documents documents :
+         {Documents::file, Documents::line, Documents::blank_line}) {
+      const SourceOptions options{documents, "text", trial % 2 == 0};
+      DocumentSource::ReadStats plain;
+      const auto expected = read(source(texts, options, 0), 1, &plain);
+      for (const std::size_t change : {0, 1}) {
+        for (std::size_t form = 1; form < std::size(kForms); ++form) {
+          const auto all = source(texts, options, form, change);
+          DocumentSource::ReadStats stats;
+          ASSERT_EQ(read(all, 1, &stats), expected) << trial;
+          ASSERT_EQ(stats.empty_documents, plain.empty_documents);
+          ASSERT_EQ(stats.text_bytes, plain.text_bytes);
+          for (const int ranks : {2, 3, 5, 17}) ASSERT_EQ(read(all, ranks), expected);
+        }
+      }
+    }
+  }
+}
+
+// More than one window: cuts are found anew in each, lines are counted through all.
+TEST_F(DocumentSourceCompressed, LongFiles) {
+  std::string words, lines;
+  std::mt19937 random(4);
+  while (words.size() < (std::size_t{6} << 20)) {
+    words += std::to_string(random() % 1000) + (random() % 50 == 0 ? "\n\n" : " ");
+  }
+  int count = 0;
+  for (std::size_t at = 0; at < words.size(); at += 4001, ++count) {
+    lines += "{\"text\": \"" + std::to_string(count) + "\"}\n";
+    if (count == 1000) {  // longer than a window, so that there is no cut in it
+      lines += "{\"text\": \"" + std::string(std::size_t{5} << 20, 'l') + "\"}\n";
+    }
+  }
+  for (const std::size_t form : {1, 2}) {
+    for (const SourceOptions& options :
+         {SourceOptions{.cut_inside_documents = true},
+          SourceOptions{.cut_inside_documents = false},
+          SourceOptions{.documents = Documents::blank_line}}) {
+      EXPECT_TRUE(read(source({words}, options, form)) ==
+                  read(source({words}, options, 0)));
+    }
+    EXPECT_TRUE(read(source({lines}, {}, form, 0, ".jsonl"), 3) ==
+                read(source({lines}, {}, 0, 0, ".jsonl")));
+    const auto bad = source({lines + "{}\n"}, {}, form, 0, ".jsonl");
+    EXPECT_THAT(test::message_of<InputError>([&] { read(bad); }),
+                HasSubstr(fmt::format("{}:{}: the object has no key 'text'",
+                                      kForms[form].extension, count + 2)));
+  }
+}
+
+// Every piece may be encoded by itself.
+TEST_F(DocumentSourceCompressed, CutsKeepTokenIds) {
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  std::string text;
+  while (text.size() < (std::size_t{5} << 20)) {
+    text += io::read_file(test::fixture("sample.txt"));
+    text += io::read_file(test::fixture("invalid.bin"));
+  }
+  std::vector<TokenId> ids[2];
+  for (const std::size_t form : {0, 2}) {
+    Collector collector;
+    source({text}, {.cut_inside_documents = true}, form).read(0, 1, collector, {});
+    Encoder encoder(tokenizer);
+    for (const std::string& piece : collector.pieces) {
+      encoder.encode(piece, ids[form / 2]);
+    }
+  }
+  EXPECT_TRUE(ids[0] == ids[1]);
+}
+
+// The rank in whose part a file begins has all of it.
+TEST_F(DocumentSourceCompressed, AFileIsOneRanks) {
+  const auto one = source({"a text of its own"}, {}, 1);
+  EXPECT_EQ(one.compressed_inputs(), 1u);
+  EXPECT_EQ(one.idle_ranks(1), 0);
+  EXPECT_EQ(one.idle_ranks(8), 7);
+  Collector collector;
+  one.read(0, 8, collector, {});
+  EXPECT_THAT(collector.documents, ElementsAre("a text of its own"));
+  const std::vector<std::string> texts(6, "a text of its own");
+  const auto six = source(texts, {}, 1);
+  EXPECT_EQ(six.idle_ranks(3), 0);
+  EXPECT_EQ(six.idle_ranks(6), 0);
+  EXPECT_EQ(six.idle_ranks(8), 2);
+  Collector third;
+  six.read(2, 3, third, {});
+  EXPECT_EQ(third.documents.size(), 2u);
+  EXPECT_EQ(source({"plain"}, {}, 0).compressed_inputs(), 0u);
+}
+
+TEST_F(DocumentSourceCompressed, ProgressIsOfTheFilesBytes) {
+  const std::string text(std::size_t{20} << 20, 'x');
+  const auto all = source({text, text}, {.documents = Documents::line}, 1);
+  Collector collector;
+  std::uint64_t last = 0;
+  int calls = 0;
+  const auto stats =
+      all.read(0, 1, collector, [&](std::uint64_t done, std::uint64_t total) {
+        EXPECT_LE(last, done);
+        EXPECT_EQ(total, all.bytes());
+        last = done;
+        ++calls;
+      });
+  EXPECT_EQ(last, all.bytes());
+  EXPECT_GT(calls, 4);
+  EXPECT_LT(stats.bytes, 100000u);
+  EXPECT_EQ(stats.text_bytes, 2 * text.size());
+}
+
+TEST_F(DocumentSourceCompressed, TakesBoundedMemory) {
+  class Counter : public DocumentSink {
+   public:
+    void begin_document() override { ++documents; }
+    void text(std::string_view bytes) override { total += bytes.size(); }
+    void end_document() override {}
+    std::size_t documents = 0, total = 0;
+  };
+  std::string line(999, 'x');
+  line += '\n';
+  std::string text;
+  while (text.size() < (std::size_t{1} << 20)) text += line;
+  std::string gzip, zstd;
+  const std::string gzip_member = test::gzip_of(text), zstd_frame = test::zstd_of(text);
+  for (int i = 0; i < 200; ++i) {
+    gzip += gzip_member;
+    zstd += zstd_frame;
+  }
+  test::spill(scratch_ / "a.txt.gz", gzip);
+  test::spill(scratch_ / "b.txt.zst", zstd);
+  const DocumentSource all({scratch_ / "a.txt.gz", scratch_ / "b.txt.zst"},
+                           {.documents = Documents::line});
+  const std::int64_t before = peak_process_bytes();
+  Counter counter;
+  all.read(0, 1, counter, {});
+  EXPECT_EQ(counter.documents, 400 * text.size() / line.size());
+  EXPECT_LT(peak_process_bytes() - before, std::int64_t{32} << 20);
+}
+
+TEST_F(DocumentSourceCompressed, WhatIsNoTextOrDamaged) {
+  const auto error = [&](const std::string& name, const std::string& bytes) {
+    test::spill(scratch_ / name, bytes);
+    const DocumentSource all({scratch_ / name}, {});
+    return test::message_of<InputError>([&] { read(all); });
+  };
+  const std::string packed = test::gzip_of("some text");
+  EXPECT_THAT(error("a.txt.gz", packed.substr(0, packed.size() - 2)),
+              HasSubstr("a.txt.gz' at byte 27 of 27, in the gzip member that begins at "
+                        "byte 0: the file ends inside it"));
+  EXPECT_THAT(error("b.txt", packed + "more"),
+              HasSubstr("b.txt' has trailing garbage: 4 bytes of no gzip member"));
+  EXPECT_THAT(error("c.txt.zst", test::zstd_of(packed)), HasSubstr("is a gzip file"));
+  std::string archive(512, '\0');
+  archive.replace(257, 5, "ustar");
+  EXPECT_THAT(error("d.tar.gz", test::gzip_of(archive)),
+              HasSubstr("is a tar file, expected plain text or JSON lines: unpack it"));
 }
 
 // Whatever its zeros would be taken for.
