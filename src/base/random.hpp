@@ -27,7 +27,8 @@ enum class Stream : std::uint8_t {
   initialisation = 0,
   data = 1,
   dropout = 2,
-  evaluation = 3
+  evaluation = 3,
+  samples = 4
 };
 
 // Where in a layer a mask is applied.

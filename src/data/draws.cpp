@@ -12,7 +12,7 @@ Draws::Draws(std::uint64_t seed, const SampleId& sample, Purpose purpose)
                  .owner = static_cast<std::uint64_t>(sample.window),
                  .layer = static_cast<std::uint16_t>(sample.epoch & 0xffff),
                  .site = static_cast<random::Site>(purpose),
-                 .stream = static_cast<random::Stream>(4)},
+                 .stream = random::Stream::samples},
       next_block_(static_cast<std::uint64_t>(sample.corpus) << 32) {}
 
 std::uint32_t Draws::word() {
