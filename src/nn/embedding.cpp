@@ -154,6 +154,7 @@ void Embedding<T>::forward(const Context& context, const Ids& ids, View2<T> x,
       context.saved->matrix<T>(Category::hidden, context.local_rows(), form_.hidden);
   sum(context, ids, keeps_all, before);
   norm_->forward(context, as_const(before), x, saved.norm);
+  saved.norm_values = norm_->saved_values(context);
   if (desc.probability == 0.0) return;
   kernels::bias_dropout_add_forward<T>(context.exec, desc, context.step, as_const(x), {},
                                        {}, x);
@@ -177,7 +178,7 @@ void Embedding<T>::backward_weight(const Context& context, const Ids& ids,
   if (norm_) {
     norm_->backward_weight(context, d_sum, saved.norm);
     const auto d_before = rows_of_scratch();
-    norm_->backward_input(context, d_sum, saved.norm, {}, d_before);
+    Norm<T>::backward_input(context, saved.norm_values, d_sum, saved.norm, d_before);
     d_sum = d_before;
   }
   word_.backward_weight(context, ids.tokens, d_sum);

@@ -3,7 +3,8 @@
 //
 //   x = dropout(N(E[token] + P[position] + Q[type]))
 // GPT has neither types nor the norm, which BERT has where its layers end with norms; T5
-// has words alone. With a norm the sum and its statistics are saved, else nothing.
+// has words alone. With a norm the sum, its statistics and the norm's weight are saved
+// (a pass that hands on no gradient has no weights in use), else nothing.
 // Rows of E outside this rank's range give zero, and an all-reduce over the tensor group
 // completes the sum (Shoeybi et al. 2019, section 3). The gradient has one pass only: it
 // belongs to backward_weight.
@@ -76,6 +77,7 @@ class Embedding {
   };
   struct Saved {
     typename Norm<T>::Saved norm;
+    typename Norm<T>::Values norm_values;
   };
 
   // Its own parameters go to the registry's last unit; `word` is registered already.

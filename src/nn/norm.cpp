@@ -144,6 +144,23 @@ void Norm<T>::backward_input(const Context& context, View2<const T> d_y,
 }
 
 template <class T>
+void Norm<T>::backward_input(const Context& context, const Values& values,
+                             View2<const T> d_y, const Saved& saved, View2<T> d_x) {
+  kernels::norm_backward_input<T>(context.exec, values.form.kind, d_y, saved.x,
+                                  values.weight, as_const(saved.mean),
+                                  as_const(saved.rstd), {}, d_x);
+}
+
+template <class T>
+typename Norm<T>::Values Norm<T>::saved_values(const Context& context) const {
+  const View1<const T> weight = weight_.vector();
+  const auto kept =
+      context.saved->vector<T>(Category::norm, static_cast<index_t>(weight.extent(0)));
+  copy(context.exec, kept, weight);
+  return {kept, {}, form_};
+}
+
+template <class T>
 void Norm<T>::backward_weight(const Context& context, View2<const T> d_y,
                               const Saved& saved) const {
   const ArenaScope scope(context.scratch);

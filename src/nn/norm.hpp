@@ -73,6 +73,8 @@ class Norm {
     return {nn::values_for(context, weight_pass, weight_.vector()),
             nn::values_for(context, weight_pass, own_bias()), form_};
   }
+  // A copy of what backward_input() reads of them, in context.saved.
+  Values saved_values(const Context& context) const;
   // y of the forward pass, once more.
   static void forward_again(const Context& context, const Values& values,
                             const Saved& saved, View2<T> y);
@@ -106,6 +108,9 @@ class Norm {
   // Each pass by itself: d_x = gradient through the norm + d_residual (null: none).
   void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
                       View2<const T> d_residual, View2<T> d_x) const;
+  // The same without d_residual, where the parameters are not in use.
+  static void backward_input(const Context& context, const Values& values,
+                             View2<const T> d_y, const Saved& saved, View2<T> d_x);
   void backward_weight(const Context& context, View2<const T> d_y,
                        const Saved& saved) const;
 

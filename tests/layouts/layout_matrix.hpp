@@ -31,8 +31,9 @@ namespace trireme::test {
 inline constexpr index_t kSequence = 24;
 inline constexpr int kSteps = 10;
 
-// The kinds of model that rows train; the second is one that only tests have.
-enum class Kind { gpt, encoder_decoder };
+// The kinds of model that rows train. One only tests have; BERT's has its norms before
+// branches and packed documents, or norms behind sums and padding; T5's are v1.0 and 1.1.
+enum class Kind { gpt, encoder_decoder, bert, bert_post, t5, t5_gated };
 
 // What all rows of a table train.
 struct MatrixSize {
@@ -59,10 +60,54 @@ inline model::Architecture matrix_model(const MatrixSize& size = kWide) {
           .init_std = 0.1};
 }
 
+inline model::Architecture matrix_bert(const MatrixSize& size) {
+  model::Architecture model = matrix_model(size);
+  const bool is_post = size.kind == Kind::bert_post;
+  model.kind = model::ModelKind::bert;
+  model.activation = model::Activation::gelu;
+  model.norm_placement =
+      is_post ? config::NormPlacement::post : config::NormPlacement::pre;
+  model.type_vocab_size = 2;
+  model.binary_head = true;
+  model.max_predictions = 5;
+  model.within_documents = !is_post;
+  return model;
+}
+
+// Heads that are together wider than the model, and a decoder deeper than the encoder.
+inline model::Architecture matrix_t5(const MatrixSize& size) {
+  model::Architecture model = matrix_model(size);
+  const bool is_gated = size.kind == Kind::t5_gated;
+  model.kind = model::ModelKind::t5;
+  model.layers = size.layers / 3;
+  model.decoder_layers = size.layers - model.layers;
+  model.decoder_sequence = kSequence / 2;
+  model.head_size = 2 * model.hidden / model.heads;
+  model.norm = model::Norm::rmsnorm;
+  model.norm_epsilon = 1e-6;
+  model.activation = is_gated ? model::Activation::geglu_tanh : model::Activation::relu;
+  model.position = model::Position::relative;
+  model.bias = false;
+  model.tie_embeddings = !is_gated;
+  model.relative_attention_num_buckets = 8;
+  model.relative_attention_max_distance = 20;
+  return model;
+}
+
 inline model::Blueprint matrix_blueprint(const MatrixSize& size) {
-  const model::Architecture text = matrix_model(size);
-  return size.kind == Kind::encoder_decoder ? encoder_decoder(text)
-                                            : model::make_blueprint(text);
+  switch (size.kind) {
+    case Kind::encoder_decoder:
+      return encoder_decoder(matrix_model(size));
+    case Kind::bert:
+    case Kind::bert_post:
+      return model::make_blueprint(matrix_bert(size));
+    case Kind::t5:
+    case Kind::t5_gated:
+      return model::make_blueprint(matrix_t5(size));
+    case Kind::gpt:
+      break;
+  }
+  return model::make_blueprint(matrix_model(size));
 }
 template <class T = float>
 model::BlockMaker<T> matrix_maker(const MatrixSize& size) {

@@ -1,7 +1,9 @@
-// The second kind of model in the layout matrix: along every axis it has the answer of
-// one rank, over either transport, though nothing above its blocks was made for it.
+// Other kinds of model than GPT in the layout matrix: along every axis each has the
+// answer of one rank, over either transport, though nothing above its blocks was made for
+// it.
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "layouts/layout_matrix.hpp"
@@ -9,14 +11,14 @@
 namespace trireme::test {
 namespace {
 
-std::vector<Layout> with_encoder(std::vector<Layout> layouts) {
-  for (Layout& layout : layouts) layout.size.kind = Kind::encoder_decoder;
+std::vector<Layout> of_kind(Kind kind, std::vector<Layout> layouts) {
+  for (Layout& layout : layouts) layout.size.kind = kind;
   return layouts;
 }
 
 // Each schedule, degree of ZeRO and way to recompute, on two to four stages. With three
 // chunks a stage, the layers that share a table are in several chunks of one stage.
-std::vector<Layout> in_pipelines() {
+std::vector<Layout> in_pipelines(Kind kind) {
   constexpr auto kZeroBubble = config::PipelineSchedule::zero_bubble;
   constexpr auto kGpipe = config::PipelineSchedule::gpipe;
   std::vector<Layout> layouts = {
@@ -51,20 +53,43 @@ std::vector<Layout> in_pipelines() {
        .uneven = 2},
       {.tensor = 2, .data = 2, .zero = 3, .pipeline = 2, .schedule = kZeroBubble}};
   for (Layout& layout : layouts) layout.size = kDeep;
-  return with_encoder(layouts);
+  return of_kind(kind, layouts);
 }
 
-TEST(EncoderDecoderOnAxes, HasOneAnswer) {
-  run_layouts(with_encoder(of_each_kind(all_layouts(8))));
+class KindInLayouts : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(KindInLayouts, HasOneAnswerOnAxes) {
+  run_layouts(of_kind(GetParam(), of_each_kind(all_layouts(8))));
+}
+TEST_P(KindInLayouts, HasOneAnswerInPipelines) {
+  run_layouts(in_pipelines(GetParam()));
+}
+TEST_P(KindInLayouts, IsCarriedOverNccl) {
+  run_layouts_strictly(in_pipelines(GetParam()));
 }
 
-TEST(EncoderDecoderInPipelines, HasOneAnswer) {
-  run_layouts(in_pipelines());
+std::string name_of_kind(const ::testing::TestParamInfo<Kind>& info) {
+  switch (info.param) {
+    case Kind::gpt:
+      return "Gpt";
+    case Kind::encoder_decoder:
+      return "EncoderDecoder";
+    case Kind::bert:
+      return "Bert";
+    case Kind::bert_post:
+      return "BertPost";
+    case Kind::t5:
+      return "T5";
+    case Kind::t5_gated:
+      return "T5Gated";
+  }
+  return {};
 }
 
-TEST(EncoderDecoderOverNccl, IsCarried) {
-  run_layouts_strictly(in_pipelines());
-}
+INSTANTIATE_TEST_SUITE_P(Kinds, KindInLayouts,
+                         ::testing::Values(Kind::encoder_decoder, Kind::bert,
+                                           Kind::bert_post, Kind::t5, Kind::t5_gated),
+                         name_of_kind);
 
 }  // namespace
 }  // namespace trireme::test
