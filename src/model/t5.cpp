@@ -149,28 +149,30 @@ void add_decoder(const Architecture& a, const T5Tensors& tensors, Blueprint& blu
        .gradients_in_forward = true});
 }
 
-// Words begin with a deviation of 1, as in Mesh TensorFlow.
+// Words begin with a deviation of 1, as in Mesh TensorFlow. A head of its own does with
+// 1 / sqrt(h), by which a tied one is scaled, so that a model begins with even odds;
+// Hugging Face's begins with 1, and a loss far above the logarithm of its vocabulary.
 void add_tables(const Architecture& a, Blueprint& blueprint) {
-  const double of_bias = 1.0 / std::sqrt(static_cast<double>(a.hidden));
-  const auto words = [&](const char* name, const char* unit) {
+  const double inverse_root = 1.0 / std::sqrt(static_cast<double>(a.hidden));
+  const auto words = [&](const char* name, const char* unit, double std) {
     blueprint.tables.push_back({.name = name,
                                 .unit = unit,
                                 .rows = a.vocab,
                                 .columns = a.hidden,
-                                .init_std = 1.0});
+                                .init_std = std});
   };
   const auto bias = [&](const char* name) {
     blueprint.tables.push_back({.name = name,
                                 .unit = name,
                                 .rows = a.relative_attention_num_buckets,
                                 .columns = a.heads,
-                                .init_std = of_bias,
+                                .init_std = inverse_root,
                                 .cut = TableCut::heads});
   };
-  words(kWords, "embedding");
+  words(kWords, "embedding", 1.0);
   bias(kEncoderBias);
   bias(kDecoderBias);
-  if (!a.tie_embeddings) words(kHeadWords, kHeadWords);
+  if (!a.tie_embeddings) words(kHeadWords, kHeadWords, inverse_root);
 }
 
 }  // namespace

@@ -224,7 +224,7 @@ void Attention<T>::attend_cached(const Context& context, View2<const T> qkv,
   using Acc = Accumulator<T>;
   const kernels::CachedTexts& texts = cache.texts;
   if (context.sequence() == 1) {
-    const kernels::CachedHeads of_one = cached_heads(context);
+    const kernels::CachedHeads of_one = cached_heads();
     const auto scratch = context.scratch.vector<Acc>(
         Category::attention, kernels::decode_attention_scratch_elements(texts, of_one));
     kernels::decode_attention<T>(context.exec, texts, of_one, qkv, as_const(cache.k),
@@ -265,7 +265,7 @@ void Attention<T>::decode(const Context& context, const kernels::DecodeInput<T>&
   const ArenaScope scope(context.scratch);
   const kernels::CachedTexts& texts = cache.texts;
   require_room(context, texts);
-  const kernels::CachedHeads heads_of_one = cached_heads(context);
+  const kernels::CachedHeads heads_of_one = cached_heads();
   kernels::DecodeOutput<T> qkv;
   qkv.y = context.scratch.matrix<T>(Category::attention, context.rows(),
                                     heads_tp_ * form_.head_size);

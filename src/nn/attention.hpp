@@ -127,7 +127,7 @@ class Attention {
   void backward_heads(const Context& context, View2<const T> d_y, const Saved& saved,
                       Held& held) const;
   void require_room(const Context& context, const kernels::CachedTexts& texts) const;
-  kernels::CachedHeads cached_heads(const Context& context) const {
+  kernels::CachedHeads cached_heads() const {
     return {heads_tp_, kv_heads_tp_, form_.head_size, form_.scale};
   }
   void attend_cached(const Context& context, View2<const T> qkv, const KvCache<T>& cache,

@@ -30,6 +30,11 @@ void MaskedHead<T>::forward(const Context& context, View2<const T> x,
                             const Fields& fields, View1<double> totals,
                             Saved& saved) const {
   const index_t rows = context.rows(), h = form_.hidden;
+  const index_t text_rows = context.on_stream(form_.text_stream).local_rows();
+  TRIREME_REQUIRE(static_cast<index_t>(x.extent(0)) == text_rows &&
+                      static_cast<index_t>(x.extent(1)) == h,
+                  "the head of masked words: x is {} x {}, and not {} x {}", x.extent(0),
+                  x.extent(1), text_rows, h);
   Arena& kept = *context.saved;
   saved.gathered = kept.matrix<T>(Category::hidden, rows, h);
   saved.pre_activation = kept.matrix<T>(Category::hidden, rows, h);

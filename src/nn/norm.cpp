@@ -34,7 +34,8 @@ template <class T>
 typename Norm<T>::Saved Norm<T>::statistics(const Context& context,
                                             View2<const T> x) const {
   const auto rows = static_cast<index_t>(x.extent(0));
-  Saved saved{.x = x};
+  Saved saved;
+  saved.x = x;
   if (bias_) saved.mean = context.saved->vector<Accumulator<T>>(Category::norm, rows);
   saved.rstd = context.saved->vector<Accumulator<T>>(Category::norm, rows);
   return saved;

@@ -39,6 +39,10 @@ void PairHead<T>::forward(const Context& context, View2<const T> x,
   using Acc = Accumulator<T>;
   const Exec& exec = context.exec;
   const index_t b = context.samples(), h = form_.hidden;
+  TRIREME_REQUIRE(static_cast<index_t>(x.extent(0)) == context.local_rows() &&
+                      static_cast<index_t>(x.extent(1)) == h,
+                  "the head of pairs: x is {} x {}, and not {} x {}", x.extent(0),
+                  x.extent(1), context.local_rows(), h);
   Arena& arena = *context.saved;
   saved.first = arena.matrix<T>(Category::hidden, b, h);
   saved.pre_activation = arena.matrix<T>(Category::hidden, b, h);

@@ -32,8 +32,10 @@ inline constexpr index_t kSequence = 24;
 inline constexpr int kSteps = 10;
 
 // The kinds of model that rows train. One only tests have; BERT's has its norms before
-// branches and packed documents, or norms behind sums and padding; T5's are v1.0 and 1.1.
-enum class Kind { gpt, encoder_decoder, bert, bert_post, t5, t5_gated };
+// branches and packed documents, or norms behind sums and padding; T5's a head that is
+// tied to the embedding, or one of its own. Its ReLU is not among them: a unit that is
+// zero within rounding has a gradient in one layout and none in another.
+enum class Kind { gpt, encoder_decoder, bert, bert_post, t5, t5_own_head };
 
 // What all rows of a table train.
 struct MatrixSize {
@@ -77,7 +79,7 @@ inline model::Architecture matrix_bert(const MatrixSize& size) {
 // Heads that are together wider than the model, and a decoder deeper than the encoder.
 inline model::Architecture matrix_t5(const MatrixSize& size) {
   model::Architecture model = matrix_model(size);
-  const bool is_gated = size.kind == Kind::t5_gated;
+  const bool has_own_head = size.kind == Kind::t5_own_head;
   model.kind = model::ModelKind::t5;
   model.layers = size.layers / 3;
   model.decoder_layers = size.layers - model.layers;
@@ -85,10 +87,11 @@ inline model::Architecture matrix_t5(const MatrixSize& size) {
   model.head_size = 2 * model.hidden / model.heads;
   model.norm = model::Norm::rmsnorm;
   model.norm_epsilon = 1e-6;
-  model.activation = is_gated ? model::Activation::geglu_tanh : model::Activation::relu;
+  model.activation =
+      has_own_head ? model::Activation::geglu_tanh : model::Activation::geglu;
   model.position = model::Position::relative;
   model.bias = false;
-  model.tie_embeddings = !is_gated;
+  model.tie_embeddings = !has_own_head;
   model.relative_attention_num_buckets = 8;
   model.relative_attention_max_distance = 20;
   return model;
@@ -102,7 +105,7 @@ inline model::Blueprint matrix_blueprint(const MatrixSize& size) {
     case Kind::bert_post:
       return model::make_blueprint(matrix_bert(size));
     case Kind::t5:
-    case Kind::t5_gated:
+    case Kind::t5_own_head:
       return model::make_blueprint(matrix_t5(size));
     case Kind::gpt:
       break;
@@ -127,7 +130,7 @@ struct Tolerances<float> {
   static constexpr double kFirstNorm = 1e-5, kNorm = 1e-4;  // of gradients, relative
   // Of every gradient of the first step: of max(its norm, 1e-4 x the global norm).
   static constexpr double kGradient = 1e-5;
-  static constexpr double kLogits = 1e-4;  // after the last step
+  static constexpr double kLogits = 5e-5;  // after the last step, of the largest
   static constexpr double kLossScale = 1.0;
 };
 // Rounding in 16 bits is measured: no derivation from fp32's noise gives that of single

@@ -80,15 +80,15 @@ std::string name_of_kind(const ::testing::TestParamInfo<Kind>& info) {
       return "BertPost";
     case Kind::t5:
       return "T5";
-    case Kind::t5_gated:
-      return "T5Gated";
+    case Kind::t5_own_head:
+      return "T5OwnHead";
   }
   return {};
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, KindInLayouts,
                          ::testing::Values(Kind::encoder_decoder, Kind::bert,
-                                           Kind::bert_post, Kind::t5, Kind::t5_gated),
+                                           Kind::bert_post, Kind::t5, Kind::t5_own_head),
                          name_of_kind);
 
 }  // namespace

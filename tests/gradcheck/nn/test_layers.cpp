@@ -8,7 +8,7 @@ namespace trireme::test {
 namespace {
 
 std::vector<NamedLayer<double>> layers_with_dropout() {
-  std::vector<NamedLayer<double>> layers = all_layers<double>();
+  std::vector<NamedLayer<double>> layers = layers_of_all_kinds<double>();
   std::erase_if(layers, [](const auto& layer) { return !layer.has_dropout; });
   return layers;
 }
@@ -24,7 +24,7 @@ TEST_P(LayersGradient, OfEverything) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, LayersGradient,
-                         ::testing::ValuesIn(all_layers<double>()), name_of);
+                         ::testing::ValuesIn(layers_of_all_kinds<double>()), name_of);
 
 class LayersGradientWithDropout : public LayersGradient {};
 

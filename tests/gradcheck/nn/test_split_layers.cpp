@@ -20,7 +20,7 @@ TEST_P(SplitLayersGradient, OfEverything) {
 }
 
 INSTANTIATE_TEST_SUITE_P(SplitLayers, SplitLayersGradient,
-                         ::testing::ValuesIn(all_layers<double>()),
+                         ::testing::ValuesIn(layers_of_all_kinds<double>()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

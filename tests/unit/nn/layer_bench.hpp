@@ -24,6 +24,13 @@ inline constexpr index_t kHidden = 12, kHeads = 4, kKvHeads = 2, kHeadSize = 5,
                          kFfnHidden = 10, kLongest = 7, kSequence = 5, kSamples = 2,
                          kRows = 10, kVocabulary = 13, kLayers = 2;
 
+// Fields of the bench's batch behind GPT's four, which other kinds of model have; and the
+// stream of the few positions that one of them predicts, which is not split.
+inline constexpr int kLengthsField = 4, kTypesField = 5, kBeginsField = 6, kEndsField = 7,
+                     kFewPositionsField = 8, kFewLabelsField = 9, kFewWeightsField = 10,
+                     kFewStream = 1;
+inline constexpr index_t kFew = 3;  // positions of a sample
+
 inline model::Architecture small_gpt(double dropout) {
   return {.layers = kLayers,
           .hidden = kHidden,
@@ -62,7 +69,14 @@ struct TokenBatch {
       : tokens(integers(seed, kVocabulary)),
         positions(shifted_positions()),
         labels(integers(seed + 100, kVocabulary)),
-        mask({1, 0.5, 1, 1, 0, 1, 0.25, 1, 1, 1}) {}
+        mask({1, 0.5, 1, 1, 0, 1, 0.25, 1, 1, 1}),
+        lengths({5, 3}),
+        types({0, 1, 0, 0, 1, 1, 0, 1, 1, 1}),
+        begins({0, 0, 0, 0, 2, 0, 2, 3, 2, 3}),
+        ends({2, 3, 2, 3, 5, 3, 5, 5, 5, 5}),
+        few_positions({0, 2, 4, 1, -1, -1}),
+        few_labels(integers(seed + 200, kVocabulary)),
+        few_weights({1, 0.5, 1, 0.25, 0, 1}) {}
   // The fields of a GPT's micro-batch, in their order.
   nn::MicroBatch fields() const {
     nn::MicroBatch batch(kSamples, kSequence);
@@ -71,11 +85,21 @@ struct TokenBatch {
     batch.set(1, positions.vector().data(), kRows);
     batch.set(2, labels.vector().data(), kRows);
     batch.set(3, mask.vector().data(), kRows);
+    batch.streams[kFewStream] = {.sequence = kFew, .is_split = false};
+    batch.set(kLengthsField, lengths.vector().data(), kSamples);
+    batch.set(kTypesField, types.vector().data(), kRows);
+    batch.set(kBeginsField, begins.vector().data(), kRows);
+    batch.set(kEndsField, ends.vector().data(), kRows);
+    batch.set(kFewPositionsField, few_positions.vector().data(), kFew * kSamples);
+    batch.set(kFewLabelsField, few_labels.vector().data(), kFew * kSamples);
+    batch.set(kFewWeightsField, few_weights.vector().data(), kFew * kSamples);
     return batch;
   }
 
   Array<std::int32_t> tokens, positions, labels;
   Array<float> mask;
+  Array<std::int32_t> lengths, types, begins, ends, few_positions, few_labels;
+  Array<float> few_weights;
 
  private:
   static std::vector<double> integers(unsigned seed, index_t below) {

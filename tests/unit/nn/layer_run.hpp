@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "unit/nn/layers.hpp"
+#include "unit/nn/kind_layers.hpp"
 
 namespace trireme::test {
 

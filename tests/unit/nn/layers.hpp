@@ -11,6 +11,7 @@
 #include "kernels/dropout.hpp"
 #include "kernels/reductions.hpp"
 #include "nn/lm_head.hpp"
+#include "nn/post_norm_layer.hpp"
 #include "nn/transformer_layer.hpp"
 #include "nn/word_loss.hpp"
 #include "unit/nn/layer_bench.hpp"
@@ -76,6 +77,11 @@ View2<const Accumulator<T>> bias_partials(const nn::Context& context,
   return partials;
 }
 
+// What adds its own biases.
+template <class T, class Block>
+constexpr bool kIsWholeLayer = std::is_same_v<Block, nn::TransformerLayer<T>> ||
+                               std::is_same_v<Block, nn::PostNormLayer<T>>;
+
 // The two linear layers do each half of what surrounds a product.
 template <class T>
 void backward_input(const nn::Context& context, const nn::ColumnParallelLinear<T>& layer,
@@ -122,7 +128,7 @@ void backward_input_of_parts(const nn::Context& context, Parts& parts, View2<con
 template <class T, class Parts>
 void backward_weight_of_parts(const nn::Context& context, const Parts& parts) {
   using Block = decltype(parts.layer);
-  if constexpr (std::is_same_v<Block, nn::TransformerLayer<T>>) {
+  if constexpr (kIsWholeLayer<T, Block>) {
     parts.layer.backward_weight(context, parts.saved, parts.held);
   } else {
     nn::PartialGradients<T> gradients;
@@ -167,7 +173,7 @@ Layer<T> linear(Linear layer, index_t in, index_t out) {
 // Mlp, Attention and TransformerLayer: Saved and Held; an output bias is added here.
 template <class T, class Block>
 Layer<T> block(Block made) {
-  constexpr bool kLeavesBias = !std::is_same_v<Block, nn::TransformerLayer<T>>;
+  constexpr bool kLeavesBias = !kIsWholeLayer<T, Block>;
   struct Parts {
     Block layer;
     View2<const T> d_y;
@@ -221,14 +227,14 @@ Layer<T> row_linear(LayerBench<T>& bench, double) {
 }
 
 template <class T>
-Layer<T> layer_norm(LayerBench<T>& bench, double) {
+Layer<T> norm_of_form(LayerBench<T>& bench, const nn::NormForm& form) {
   struct Parts {
     nn::Norm<T> layer;
     typename nn::Norm<T>::Saved saved;
     View2<const T> d_y;
   };
   const auto parts = std::make_shared<Parts>(
-      Parts{nn::Norm<T>(bench.builder(), "norm", kHidden), {}, {}});
+      Parts{nn::Norm<T>(bench.builder(), "norm", kHidden, form), {}, {}});
   return {.in = kHidden,
           .out = kHidden,
           .forward =
@@ -244,6 +250,11 @@ Layer<T> layer_norm(LayerBench<T>& bench, double) {
               [parts](const nn::Context& context) {
                 parts->layer.backward_weight(context, parts->d_y, parts->saved);
               }};
+}
+
+template <class T>
+Layer<T> layer_norm(LayerBench<T>& bench, double) {
+  return norm_of_form(bench, nn::NormForm{});
 }
 
 inline config::ModelConfig transformer_config(double dropout) {
@@ -277,18 +288,17 @@ Layer<T> transformer_layer(LayerBench<T>& bench, double dropout) {
 }
 
 template <class T>
-Layer<T> embedding(LayerBench<T>& bench, double dropout) {
+Layer<T> embedding_of_form(LayerBench<T>& bench, const nn::EmbeddingForm& form) {
   struct Parts {
     nn::Embedding<T> layer;
     typename nn::Embedding<T>::Saved saved;
     View2<const T> d_y;
     static typename nn::Embedding<T>::Ids ids(const nn::Context& context) {
-      return {context.ids(0), context.ids(1)};
+      return {context.ids(0), context.ids(1), context.ids(kTypesField)};
     }
   };
   const auto parts = std::make_shared<Parts>(Parts{
-      nn::Embedding<T>(bench.builder(),
-                       {.hidden = kHidden, .places = kLongest, .dropout = dropout},
+      nn::Embedding<T>(bench.builder(), form,
                        {bench.builder(), "embedding/word", kVocabulary, kHidden, 0.02}),
       {},
       {}});
@@ -306,19 +316,24 @@ Layer<T> embedding(LayerBench<T>& bench, double dropout) {
               }};
 }
 
-// With the word embedding it is tied to; its loss goes to bench.totals. `most_rows`:
-// whose logits are made at a time; 0: all.
 template <class T>
-Layer<T> lm_head_by_rows(LayerBench<T>& bench, index_t most_rows) {
+Layer<T> embedding(LayerBench<T>& bench, double dropout) {
+  return embedding_of_form(bench,
+                           {.hidden = kHidden, .places = kLongest, .dropout = dropout});
+}
+
+// With the word embedding it is tied to; its loss goes to bench.totals.
+template <class T>
+Layer<T> lm_head_of_form(LayerBench<T>& bench, const nn::LmHeadForm& form) {
   struct Parts {
-    Parts(LayerBench<T>& bench, index_t most_rows)
+    Parts(LayerBench<T>& bench, const nn::LmHeadForm& form)
         : word(bench.builder(), "embedding/word", kVocabulary, kHidden, 0.02),
-          layer(bench.builder(), {.hidden = kHidden, .most_rows = most_rows}, word) {}
+          layer(bench.builder(), form, word) {}
     nn::VocabParallelEmbedding<T> word;
     nn::LmHead<T> layer;
     typename nn::LmHead<T>::Saved saved;
   };
-  const auto parts = std::make_shared<Parts>(bench, most_rows);
+  const auto parts = std::make_shared<Parts>(bench, form);
   return {.in = kHidden,
           .forward =
               [parts](const nn::Context& context, View2<const T> x, View2<T>) {
@@ -333,6 +348,11 @@ Layer<T> lm_head_by_rows(LayerBench<T>& bench, index_t most_rows) {
               [parts](const nn::Context& context) {
                 parts->layer.backward_weight(context, parts->saved);
               }};
+}
+// `most_rows`: whose logits are made at a time; 0: all.
+template <class T>
+Layer<T> lm_head_by_rows(LayerBench<T>& bench, index_t most_rows) {
+  return lm_head_of_form(bench, {.hidden = kHidden, .most_rows = most_rows});
 }
 template <class T>
 Layer<T> lm_head(LayerBench<T>& bench, double) {

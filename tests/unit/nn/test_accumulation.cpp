@@ -76,7 +76,7 @@ TEST_P(AccumulationOf, PaddingStaysZero) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Accumulation, AccumulationOf,
-                         ::testing::ValuesIn(all_layers<double>()),
+                         ::testing::ValuesIn(layers_of_all_kinds<double>()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -39,7 +39,7 @@ TEST_P(WeightPassOfLayers, InputPassLeavesGradientsAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(WeightPass, WeightPassOfLayers,
-                         ::testing::ValuesIn(all_layers<float>()),
+                         ::testing::ValuesIn(layers_of_all_kinds<float>()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // A chunk and micro-batches, each with memory, tokens and dropout masks of its own.

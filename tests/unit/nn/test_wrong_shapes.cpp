@@ -12,7 +12,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(WrongShapesOfLayers, InputOfOtherRowsOrColumns) {
-  for (const NamedLayer<float>& which : all_layers<float>()) {
+  for (const NamedLayer<float>& which : layers_of_all_kinds<float>()) {
     LayerRun<float> run(which, 0.0);
     if (run.layer.in == 0) continue;
     const Array<float> wide(kRows * (kHidden + 2)), lower((kRows - 1) * run.layer.in);
