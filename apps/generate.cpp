@@ -27,6 +27,7 @@
 #include "inference/texts.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
+#include "model/blueprint.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -163,8 +164,9 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   check_options(options, world);
 
   // 1. The model, whole on every rank; the prompts, checked before anything is computed.
-  const inference::LoadedModel model = inference::load_model(
-      comm::make_groups_of_one(), options.checkpoint, log, options.overrides);
+  const inference::LoadedModel model =
+      inference::load_model(comm::make_groups_of_one(), options.checkpoint, log,
+                            options.overrides, model::Use::text);
   options.config.end_of_document = model.end_of_document;
   options.config.usable_vocabulary = model.usable_vocabulary();
   Work work{
