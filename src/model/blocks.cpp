@@ -59,6 +59,7 @@ class EmbeddingBlock final : public Block<T> {
     const ComponentRegion region(context.exec.timers(), Component::embedding);
     embed(context, out[0]);
   }
+  bool can_draw() const override { return true; }
   std::string locate_non_finite(const nn::Context&, const FiniteCheck<T>&,
                                 int) const override {
     return {};  // it saves nothing
@@ -134,6 +135,7 @@ class LayerBlock final : public Block<T> {
     layer_.forward_cached(context, in[0], out[0], *cache);
   }
   index_t cache_columns() const override { return layer_.kv_columns(); }
+  bool can_draw() const override { return true; }
 
   std::string locate_non_finite(const nn::Context& context, const FiniteCheck<T>& check,
                                 int slot) const override {
@@ -216,6 +218,7 @@ class HeadBlock final : public Block<T> {
                  out[0]);
   }
   index_t logit_columns() const override { return head_.vocabulary_tp(); }
+  bool can_draw() const override { return true; }
   View2<T> logits_again(const nn::Context& context, int slot,
                         const View2<T>& memory) const override {
     return head_.logits_again(context, slots_.at(extent(slot)), memory);

@@ -254,6 +254,21 @@ void Blueprint::check_objectives() const {
   }
 }
 
+void Blueprint::check_decoded() const {
+  const auto& [tokens, positions, source, source_lengths, first] = decoded;
+  for (const std::string& name : {tokens, positions, source, source_lengths}) {
+    if (!name.empty()) batch.field(name);  // is there
+  }
+  if (!decoded.has_source()) return;
+  TRIREME_REQUIRE(generates_text() && source_stream() != text_stream() &&
+                      !source_lengths.empty() &&
+                      stream_of(source_lengths) == source_stream() &&
+                      blocks.back().stream == text_stream(),
+                  "texts of '{}' are decoded from '{}' of lengths '{}': these are of a "
+                  "stream of their own, and the last block of the text's",
+                  tokens, source, source_lengths);
+}
+
 // A model that gives an output is not trained: a step would make no use of it.
 void Blueprint::check_output() const {
   const BlockSpec* const giver = output();
@@ -289,9 +304,7 @@ void Blueprint::check() const {
         blocks[i].name);
   }
   check_fields();
-  for (const std::string& name : {decoded.tokens, decoded.positions}) {
-    if (!name.empty()) batch.field(name);  // is there
-  }
+  check_decoded();
   table(vocabulary);   // is there
   fields_of(whole());  // are all there
   check_objectives();

@@ -154,10 +154,17 @@ struct Objective {
 // that it is trained with.
 enum class Use { training, text, vectors, words };
 
-// The fields through which a text is decoded, a few words at a time: the words, and where
-// they stand.
+// The fields through which a text is decoded, a few words at a time; one without a name
+// is not there. Of a kind that makes a text from another, its source, all blocks on the
+// stream of that one are run once before the first word, and those on the stream of the
+// text for each.
 struct DecodedFields {
-  std::string tokens, positions;
+  std::string tokens, positions = {};            // the words, and where they stand
+  std::string source = {}, source_lengths = {};  // those of the source; how many they are
+  // The word before a text's first; -1: it is the end of a document.
+  index_t first = -1;
+
+  bool has_source() const { return !source.empty(); }
 };
 
 // How the ranks of a tensor group share a table: by its rows, one for each word, or by
@@ -213,8 +220,11 @@ struct Blueprint {
   // The first objective that predicts words: perplexity is of it, and bits where it
   // predicts every word.
   std::size_t objective_over_words() const;
-  // Whether the model continues texts.
+  // Whether the model makes texts, word by word; the streams of their words, and of those
+  // of their sources.
   bool generates_text() const { return !decoded.tokens.empty(); }
+  int text_stream() const { return stream_of(decoded.tokens); }
+  int source_stream() const { return stream_of(decoded.source); }
   // The block that gives the model's output; null: it has none.
   const BlockSpec* output() const;
   // The blocks that use a table, ascending.
@@ -233,7 +243,11 @@ struct Blueprint {
   void check() const;
 
  private:
+  int stream_of(const std::string& field) const {
+    return batch.fields[batch.field(field)].stream;
+  }
   void check_fields() const;
+  void check_decoded() const;
   void check_streams(const BlockSpec& block) const;
   void check_objectives() const;
   void check_output() const;

@@ -47,10 +47,6 @@ View2<T> kept(const nn::Context& context, const View2<T>& d_y, WeightPass weight
 template <class T>
 class TestBlock : public model::Block<T> {
  public:
-  void decode(const nn::Context&, nn::KvCache<T>*, const Tensors<T>&,
-              const Tensors<T>&) const override {
-    throw Error("this kind of model generates no text");
-  }
   std::string locate_non_finite(const nn::Context&, const model::FiniteCheck<T>&,
                                 int) const override {
     return {};  // what it makes is looked at by the chunk
@@ -72,6 +68,10 @@ class WordsBlock final : public TestBlock<T> {
 
   void forward(const nn::Context& context, int, const Tensors<T>& in,
                const Tensors<T>& out) override {
+    decode(context, nullptr, in, out);
+  }
+  void decode(const nn::Context& context, nn::KvCache<T>*, const Tensors<T>& in,
+              const Tensors<T>& out) const override {
     words_.forward(context, context.ids(ids_), out[0]);
     if (adds_) add<T>(context, out[0], {}, in[0], out[0]);
   }
@@ -317,6 +317,21 @@ void mean_backward(const Exec& exec, View2<const T> d_mean,
       });
 }
 
+// The same of what a cache holds of each text's source, (places * capacity, c).
+template <class T>
+void mean_of_cached(const Exec& exec, const kernels::CachedTexts& sources,
+                    View2<const T> x, View2<T> mean) {
+  const auto c = static_cast<index_t>(mean.extent(1));
+  launch(
+      exec, "trireme::test::mean_of_cached", static_cast<index_t>(mean.size()),
+      KOKKOS_LAMBDA(const index_t i) {
+        const index_t text = i / c, j = i % c, length = sources.length(text);
+        T sum = 0;
+        for (index_t p = 0; p < length; ++p) sum += x(sources.first_row(text) + p, j);
+        mean(text, j) = sum / static_cast<T>(length);
+      });
+}
+
 // y(r, j) = x(r, j) (1 + gate(j) mean(r % b, j % c)).
 template <class T>
 void gate_forward(const Exec& exec, View2<const T> x, View1<const T> gate,
@@ -399,6 +414,21 @@ class MeetBlock final : public TestBlock<T> {
                     source.sequence_begin(), of.mean);
     sum_over_sequence(context, of.mean, "mean of the source");
     gate_forward<T>(context.exec, of.text, gate_.vector(), of.mean, out[kText]);
+  }
+  void begin_text(const nn::Context& context, nn::KvCache<T>& cache,
+                  const Tensors<T>& in) const override {
+    const auto first = static_cast<std::size_t>(cache.sources.first_row(0));
+    const auto rows = Kokkos::make_pair(first, first + in[kSource].extent(0));
+    copy(context.exec, Kokkos::subview(cache.source_k, rows, Kokkos::ALL()), in[kSource]);
+  }
+  index_t source_columns() const override { return kSourceHidden; }
+  void decode(const nn::Context& context, nn::KvCache<T>* cache, const Tensors<T>& in,
+              const Tensors<T>& out) const override {
+    const ArenaScope scope(context.scratch);
+    const auto mean =
+        context.scratch.matrix<T>(Category::hidden, context.samples(), kSourceHidden);
+    mean_of_cached<T>(context.exec, cache->sources, cache->source_k, mean);
+    gate_forward<T>(context.exec, in[kText], gate_.vector(), mean, out[kText]);
   }
   void backward_input(const nn::Context& context, int slot, const Tensors<T>& d_out,
                       const Tensors<T>& d_in, WeightPass weight_pass) override {
@@ -674,6 +704,11 @@ model::Blueprint encoder_decoder(const model::Architecture& text, model::Use use
   }
   blueprint.objectives = {{.name = "loss", .mask = "loss_mask", .labels = "labels"},
                           {.name = "marks", .weight = 0.5, .mask = "mark_weights"}};
+  blueprint.decoded = {.tokens = "tokens",
+                       .positions = "positions",
+                       .source = "source",
+                       .source_lengths = "source_lengths",
+                       .first = 0};
   blueprint.vocabulary = "embedding/word";
   table("embedding/word", "embedding", text.vocab, text.hidden);
   table("notes", "notes", text.vocab, text.hidden);

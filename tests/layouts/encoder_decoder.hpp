@@ -11,6 +11,8 @@
 //   - an objective beside the words', which has its gradients in the backward pass
 //   - a block in the middle that reads no tensor (the decoder's embedding)
 //   - uses that give an output
+//   - texts that are made from others, with a part of the model, the marks, that takes no
+//     part in it
 //   - two shared tables, neither of which the first stage uses; of one of them all users
 //     are layers, which a virtual pipeline deals to several chunks of one stage
 //
