@@ -27,6 +27,7 @@
 #include "inference/texts.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
+#include "model/blueprint.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -50,6 +51,8 @@ struct Work {
   const std::optional<data::Tokenizer>& tokenizer;
   std::vector<inference::Prompt> prompts;
   std::vector<inference::GenerationRequest> requests;
+  // Texts are made from prompts, and do not continue them: they begin lines of their own.
+  bool is_answered = false;
 
   const inference::Prompt& prompt_of(const inference::GenerationRequest& request) const {
     return prompts[request.number];
@@ -64,6 +67,10 @@ struct Work {
       text += " ---\n";
     }
     const inference::Prompt& prompt = prompt_of(request);
+    if (is_answered) {
+      return text + (tokenizer ? prompt.text : inference::spell(tokenizer, prompt.ids)) +
+             "\n";
+    }
     if (tokenizer || prompt.ids.empty()) return text + prompt.text;
     return text + inference::spell(tokenizer, prompt.ids) + " ";
   }
@@ -163,16 +170,20 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   check_options(options, world);
 
   // 1. The model, whole on every rank; the prompts, checked before anything is computed.
-  const inference::LoadedModel model = inference::load_model(
-      comm::make_groups_of_one(), options.checkpoint, log, options.overrides);
+  const inference::LoadedModel model =
+      inference::load_model(comm::make_groups_of_one(), options.checkpoint, log,
+                            options.overrides, model::Use::text);
   options.config.end_of_document = model.end_of_document;
   options.config.usable_vocabulary = model.usable_vocabulary();
+  const model::DecodedFields& decoded = model.replica->part().blueprint.decoded;
   Work work{
       options,
       model.tokenizer,
       inference::read_prompts(options.prompts, model.tokenizer, model.path.string()),
-      {}};
-  work.requests = inference::make_requests(work.prompts, options.samples);
+      {},
+      decoded.has_source()};
+  work.requests = inference::make_requests(work.prompts, options.samples, decoded,
+                                           model.end_of_document);
   const bool streams = options.format != "jsonl" && options.out.empty() &&
                        world.size() == 1 && options.samples == 1;
   inference::Generator generator(model.replica->make_decoder(
@@ -180,7 +191,7 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
               : inference::texts_at_once(model.replica->plan_decoder(),
                                          work.requests.size())));
   generator.check(work.requests, options.config);
-  warn_of_long_prompts(work, generator.context(), log);
+  if (!decoded.has_source()) warn_of_long_prompts(work, generator.context(), log);
 
   // 2. The texts.
   const Json results =

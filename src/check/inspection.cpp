@@ -10,12 +10,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+#include <variant>
 
 #include "base/error.hpp"
 #include "ckpt/describe.hpp"
 #include "config/load.hpp"
 #include "io/json.hpp"
 #include "model/blueprint.hpp"
+#include "model/facts.hpp"
 #include "step/deck_model.hpp"
 
 namespace trireme::check {
@@ -53,17 +55,12 @@ io::Path run_of(const io::Path& path, const Json& json) {
 }
 
 Json model_of(const config::Deck& deck) {
-  const config::ModelConfig& m = deck.model;
-  return {{"kind", std::string(config::name_of(m.kind))},
-          {"layers", m.layers},
-          {"hidden", m.hidden},
-          {"heads", m.heads},
-          {"kv_heads", m.kv_heads},
-          {"head_size", m.head_size},
-          {"ffn_hidden", m.ffn_hidden},
-          {"sequence", m.sequence},
-          {"vocabulary", m.vocab},
-          {"parameters", model::make_blueprint(deck.model).parameter_count()}};
+  Json model = {{"kind", std::string(config::name_of(deck.model.kind))}};
+  for (const auto& [name, value] : model::facts_of(deck.model).values) {
+    std::visit([&](const auto& of) { model[name] = of; }, value);
+  }
+  model["parameters"] = model::make_blueprint(deck.model).parameter_count();
+  return model;
 }
 
 // The last losses of train.jsonl, none of a later step than `last`: read from its end, as

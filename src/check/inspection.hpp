@@ -12,8 +12,8 @@
 namespace trireme::check {
 
 // JSON: the keys of ckpt::describe(), and of a checkpoint or a run
-//   model     kind, layers, hidden, heads, kv_heads, head_size, ffn_hidden, sequence,
-//             vocabulary, parameters
+//   model     kind, layers, hidden, heads, kv_heads, head_size, ffn_hidden, and what else
+//             the kind has (model/facts.hpp: sequence, vocabulary ...), parameters
 //   training  step, steps, finished, samples, tokens; where they are known loss {step,
 //             value}, validation [{name, step, loss}], best_validation {step, loss}
 //   deck      as text; of a run, that of its last start

@@ -7,9 +7,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/format.hpp"
@@ -90,6 +92,14 @@ std::string loss_text(const Json& loss) {
   return loss.is_number() ? fmt::format("{:.5f}", loss.get<double>()) : "not known";
 }
 
+// What of a model the words of model_text() have; of the rest the name is the word.
+bool is_said(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kSaid = {
+      "kind",     "layers",    "hidden",     "heads",
+      "kv_heads", "head_size", "ffn_hidden", "parameters"};
+  return std::ranges::find(kSaid, name) != kSaid.end();
+}
+
 std::string model_text(const Json& json) {
   if (json.contains("deck_problem")) {
     return line("model",
@@ -107,8 +117,13 @@ std::string model_text(const Json& json) {
     parts.push_back(grouped(m["kv_heads"]) + " of keys and values");
   }
   parts.push_back(grouped(m["ffn_hidden"]) + " in the feed-forward blocks");
-  parts.push_back("sequence " + grouped(m["sequence"]));
-  parts.push_back("vocabulary " + grouped(m["vocabulary"]));
+  for (const auto& [name, value] : m.items()) {
+    if (is_said(name)) continue;
+    std::string words = name;
+    std::ranges::replace(words, '_', ' ');
+    parts.push_back(words + " " +
+                    (value.is_string() ? value.get<std::string>() : grouped(value)));
+  }
   return line("model", parts) + line("parameters", grouped(m["parameters"]));
 }
 

@@ -285,6 +285,7 @@ EvaluatedSet result_of(const Plan& plan, const EvaluationSums& sums,
   result.sums = sums;
   result.losses = model::losses_of(objectives, sums.objectives);
   result.has_bytes = !plan.lengths.empty();
+  result.every_word = objectives.at(sums.words).every_word;
   return result;
 }
 

@@ -59,9 +59,11 @@ struct EvaluatedSet {
   EvaluationSums sums;
   model::Losses losses = {};
   bool has_bytes = true;  // false: without a tokenizer no token has a length
+  // Of some words of a text (model::Objective) the loss says nothing of its bits.
+  bool every_word = true;
 
   double loss() const { return losses.total; }  // of all objectives
-  double perplexity() const;
+  double perplexity() const;                    // of the words that are predicted
   double bits_per_token() const;
   double bits_per_byte() const;
 };

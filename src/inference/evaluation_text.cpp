@@ -29,11 +29,13 @@ Json json_of(const EvaluatedSet& set) {
                {"tokens_behind_last_window", set.left_out},
                {"loss", set.loss()},
                {"perplexity", set.perplexity()},
-               {"bits_per_token", set.bits_per_token()},
+               {"bits_per_token", nullptr},
                {"bytes", nullptr},
                {"bits_per_byte", nullptr},
                {"seconds", set.sums.seconds}};
   for (const auto& [name, mean] : set.losses.parts) json["losses"][name] = mean;
+  if (!set.every_word) return json;
+  json["bits_per_token"] = set.bits_per_token();
   if (set.has_bytes) {
     json["bytes"] = whole(set.sums.bytes);
     if (set.sums.bytes > 0.0) json["bits_per_byte"] = set.bits_per_byte();
@@ -50,7 +52,10 @@ std::string losses_text(const EvaluatedSet& set) {
   const char* const unit = set.losses.parts.empty() ? " nats per token" : "";
   std::string text = line("loss", fmt::format("{:.6f}{}", set.loss(), unit) +
                                       model::text_of(set.losses.parts));
-  text += line("perplexity", fmt::format("{:.6g}", set.perplexity()));
+  text += line("perplexity",
+               fmt::format("{:.6g}{}", set.perplexity(),
+                           set.every_word ? "" : " of the words that are predicted"));
+  if (!set.every_word) return text;
   text += line("bits per token", fmt::format("{:.6f}", set.bits_per_token()));
   return text + line("bits per byte", set.has_bytes && set.sums.bytes > 0.0
                                           ? fmt::format("{:.6f}", set.bits_per_byte())
@@ -60,12 +65,11 @@ std::string losses_text(const EvaluatedSet& set) {
 std::string text_of(const EvaluatedSet& set) {
   const std::int64_t tokens = whole(set.sums.tokens());
   std::string text = fmt::format("\n{}\n", set.name);
-  text +=
-      line("tokens",
-           format_grouped(tokens) +
-               (set.has_bytes
-                    ? fmt::format(", of {}", format_plural(whole(set.sums.bytes), "byte"))
-                    : ""));
+  const std::string bytes =
+      set.has_bytes ? fmt::format(", of {}", format_plural(whole(set.sums.bytes), "byte"))
+                    : "";
+  text += set.every_word ? line("tokens", format_grouped(tokens) + bytes)
+                         : line("predicted", format_plural(tokens, "word"));
   text += tokens > 0 ? losses_text(set) : line("loss", "not known: no token counts");
   if (set.sums.samples < set.windows) {
     text += line("windows",

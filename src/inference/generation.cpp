@@ -77,8 +77,43 @@ Generator::Generator(std::unique_ptr<step::Decoder> decoder)
 
 Generator::Generator(std::unique_ptr<step::Decoder> decoder, DrawingPlace drawing)
     : decoder_(std::move(decoder)),
-      draws_on_device_(drawing == DrawingPlace::device &&
+      draws_on_device_(drawing == DrawingPlace::device && decoder_->draws() &&
                        decoder_->places() <= step::Decoder::kStepTexts) {}
+
+void Generator::check_tokens(const GenerationRequest& request,
+                             const std::vector<data::TokenId>& tokens) const {
+  const auto vocabulary = static_cast<data::TokenId>(decoder_->vocabulary());
+  for (const data::TokenId id : tokens) {
+    TRIREME_REQUIRE_INPUT(id < vocabulary,
+                          "prompt {} has the token {}, but this model's vocabulary has "
+                          "{} (0 to {}): is this the model's own tokenizer?",
+                          request.number + 1, id, format_plural(vocabulary, "token"),
+                          vocabulary - 1);
+  }
+}
+
+// Of a model that has sources a prompt, as users know it, is one.
+void Generator::check_source(const GenerationRequest& request,
+                             const GenerationConfig& config) const {
+  const auto length = static_cast<index_t>(request.source.size());
+  TRIREME_REQUIRE(decoder_->has_source() || length == 0,
+                  "a text of this kind of model is made from no other");
+  if (!decoder_->has_source()) return;
+  TRIREME_REQUIRE_INPUT(length > 0,
+                        "prompt {} is empty, and this kind of model makes its texts from "
+                        "others: give it one",
+                        request.number + 1);
+  TRIREME_REQUIRE_INPUT(
+      length <= decoder_->source_context(),
+      "prompt {} has {} with the end of its text, but this model reads {} at most: "
+      "shorten it by {}",
+      request.number + 1, format_plural(length, "token"), decoder_->source_context(),
+      length - decoder_->source_context());
+  TRIREME_REQUIRE_INPUT(config.at_limit == AtContextLimit::stop,
+                        "--slide: this kind of model makes its texts from others, and "
+                        "forgets nothing of them: leave it out");
+  check_tokens(request, request.source);
+}
 
 void Generator::check_prompt(const GenerationRequest& request,
                              const GenerationConfig& config) const {
@@ -88,14 +123,7 @@ void Generator::check_prompt(const GenerationRequest& request,
                         "prompt by {}, or let it be cut (--slide reads its last {})",
                         request.number + 1, format_plural(length, "token"), context(),
                         length - context(), context());
-  const auto vocabulary = static_cast<data::TokenId>(decoder_->vocabulary());
-  for (const data::TokenId id : request.prompt) {
-    TRIREME_REQUIRE_INPUT(id < vocabulary,
-                          "prompt {} has the token {}, but this model's vocabulary has "
-                          "{} (0 to {}): is this the model's own tokenizer?",
-                          request.number + 1, id, format_plural(vocabulary, "token"),
-                          vocabulary - 1);
-  }
+  check_tokens(request, request.prompt);
   TRIREME_REQUIRE_INPUT(length > 0 || config.end_of_document,
                         "prompt {} is empty, and without an end-of-document token there "
                         "is nothing to begin with: give at least one token",
@@ -110,7 +138,10 @@ void Generator::check(const std::vector<GenerationRequest>& requests,
   TRIREME_REQUIRE(config.usable_vocabulary <= decoder_->vocabulary(),
                   "tokens below {} of a model with {}", config.usable_vocabulary,
                   decoder_->vocabulary());
-  for (const GenerationRequest& request : requests) check_prompt(request, config);
+  for (const GenerationRequest& request : requests) {
+    check_source(request, config);
+    check_prompt(request, config);
+  }
 }
 
 std::vector<Generation> Generator::run(const std::vector<GenerationRequest>& requests,
@@ -167,9 +198,11 @@ void Generator::fill_places(Job& job) {
     decoder_->clear(text.place);
     // Where the other one is done with its first token, its keys are still there: this
     // text has taken a place behind it.
-    if (read != nullptr && read->request->prompt == text.request->prompt) {
+    if (read != nullptr && read->request->prompt == text.request->prompt &&
+        read->request->source == text.request->source) {
       decoder_->copy_text(read_place, text.place);
     } else {
+      begin_text(text);
       logits = read_last(text, text.prompt);
       read = &text;
       read_place = text.place;
@@ -248,6 +281,15 @@ bool Generator::make_room(Job& job, Text& text) {
   decoder_->clear(text.place);
   choose_token(job, text, read_last(text, std::max<index_t>(context() / 2, 1)));
   return false;
+}
+
+// Takes in what the text is made from, where it is made from another.
+void Generator::begin_text(const Text& text) {
+  if (!decoder_->has_source()) return;
+  const auto begin = Clock::now();
+  decoder_->begin_text(text.place, text.request->source);
+  speed_.prompt_tokens += std::ssize(text.request->source);
+  speed_.prompt_seconds += seconds_since(begin);
 }
 
 // Reads the last `count` tokens of a text into its place, which is empty.

@@ -43,6 +43,9 @@ struct GenerationRequest {
   std::vector<data::TokenId> prompt;  // empty: a document's beginning
   std::uint64_t number = 0;           // of the prompt, in the user's count
   std::uint64_t sample = 0;           // which of several continuations
+  // What the text is made from, where the kind of model has such; the prompt is then what
+  // stands before the text.
+  std::vector<data::TokenId> source = {};
 };
 
 enum class FinishReason { end_of_document, max_tokens, context_limit };
@@ -76,13 +79,14 @@ class Generator {
   // request: index in the list that run() was given.
   using OnToken = std::function<void(std::size_t request, data::TokenId token)>;
 
-  // On a GPU tokens are drawn on the device, where the decoder has no more places than
-  // that takes.
+  // On a GPU tokens are drawn on the device, where the decoder can do that and has no
+  // more places than it takes.
   explicit Generator(std::unique_ptr<step::Decoder> decoder);
   Generator(std::unique_ptr<step::Decoder> decoder, DrawingPlace drawing);
 
-  // Throws InputError for a prompt that is longer than the context (unless texts slide)
-  // or has a token outside the vocabulary, and for settings out of range.
+  // Throws InputError for a prompt that is longer than the context (unless texts slide),
+  // or a source than there is room for, or that has a token outside the vocabulary, and
+  // for settings out of range.
   void check(const std::vector<GenerationRequest>& requests,
              const GenerationConfig& config) const;
   // Checks, and generates; in the order of the requests.
@@ -99,10 +103,15 @@ class Generator {
 
   void check_prompt(const GenerationRequest& request,
                     const GenerationConfig& config) const;
+  void check_source(const GenerationRequest& request,
+                    const GenerationConfig& config) const;
+  void check_tokens(const GenerationRequest& request,
+                    const std::vector<data::TokenId>& tokens) const;
   void fill_places(Job& job);
   void advance(Job& job);
   void draw(Job& job);
   bool make_room(Job& job, Text& text);
+  void begin_text(const Text& text);
   std::span<const step::Logit> read_last(const Text& text, index_t count);
   void choose_token(Job& job, Text& text, std::span<const step::Logit> logits);
   void take_token(Job& job, Text& text, data::TokenId token);

@@ -107,7 +107,7 @@ index_t LoadedModel::usable_vocabulary() const {
 }
 
 LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, Log& log,
-                       const std::vector<std::string>& overrides) {
+                       const std::vector<std::string>& overrides, model::Use use) {
   const ckpt::CheckpointReader reader = ckpt::open_newest(path, log);
   LoadedModel model{.path = reader.path(),
                     .training = reader.state(),
@@ -128,7 +128,7 @@ LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, 
         *model.end_of_document, rows);
     model.end_of_document.reset();
   }
-  model.replica = step::make_replica(model.deck, groups);
+  model.replica = step::make_replica(model.deck, groups, {}, use);
   const Exec exec = step::make_exec(model.deck);
   step::multiply_as_in(exec, model.training);
   model.replica->begin_generation(exec);

@@ -16,6 +16,7 @@
 #include "config/deck.hpp"
 #include "data/tokenizer.hpp"
 #include "io/files.hpp"
+#include "model/blueprint.hpp"
 #include "step/replica.hpp"
 
 namespace trireme::inference {
@@ -49,9 +50,11 @@ struct LoadedModel {
 // several the newest that is complete (a warning names newer ones that are not). Weights
 // of any floating-point type are converted to that of training, and multiplied as in
 // training, or as `overrides` say: KEY=VALUE, is_precision_of_use(). InputError: no such
-// checkpoint, damage, weights of another shape than the deck in it says, other keys.
+// checkpoint, damage, weights of another shape than the deck in it says, other keys, a
+// kind of model that has no such use.
 LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, Log& log,
-                       const std::vector<std::string>& overrides = {});
+                       const std::vector<std::string>& overrides = {},
+                       model::Use use = model::Use::text);
 
 }  // namespace trireme::inference
 

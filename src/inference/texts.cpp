@@ -2,6 +2,7 @@
 #include "inference/texts.hpp"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/utf8.hpp"
 #include "comm/on_ranks.hpp"
@@ -34,7 +35,7 @@ Json result_of(const std::optional<data::Tokenizer>& tokenizer, const Prompt& pr
   return {{"prompt_number", request.number},
           {"sample", request.sample},
           {"prompt", repaired(prompt.text)},
-          {"prompt_ids", request.prompt},
+          {"prompt_ids", prompt.ids},
           {"text", spell(tokenizer, generation.tokens)},
           {"ids", generation.tokens},
           {"finish", name_of(generation.finish)},
@@ -42,12 +43,25 @@ Json result_of(const std::optional<data::Tokenizer>& tokenizer, const Prompt& pr
           {"prompt_tokens_unread", generation.unread}};
 }
 
-std::vector<GenerationRequest> make_requests(const std::vector<Prompt>& prompts,
-                                             std::int64_t samples) {
+std::vector<GenerationRequest> make_requests(
+    const std::vector<Prompt>& prompts, std::int64_t samples,
+    const model::DecodedFields& decoded,
+    const std::optional<data::TokenId>& end_of_document) {
   std::vector<GenerationRequest> requests;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
+    GenerationRequest request{.prompt = prompts[i].ids, .number = i};
+    if (decoded.has_source()) {
+      request.source = std::exchange(request.prompt, {});
+      if (!request.source.empty() && end_of_document) {
+        request.source.push_back(*end_of_document);
+      }
+      if (decoded.first >= 0) {
+        request.prompt = {static_cast<data::TokenId>(decoded.first)};
+      }
+    }
     for (std::int64_t sample = 0; sample < samples; ++sample) {
-      requests.push_back({prompts[i].ids, i, static_cast<std::uint64_t>(sample)});
+      request.sample = static_cast<std::uint64_t>(sample);
+      requests.push_back(request);
     }
   }
   return requests;

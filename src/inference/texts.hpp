@@ -15,6 +15,7 @@
 #include "data/tokenizer.hpp"
 #include "inference/generation.hpp"
 #include "inference/prompts.hpp"
+#include "model/blueprint.hpp"
 
 namespace trireme::inference {
 
@@ -37,9 +38,13 @@ class Speller {
 std::string spell(const std::optional<data::Tokenizer>& tokenizer,
                   const std::vector<data::TokenId>& ids);
 
-// Requests for so many continuations of each prompt, one prompt's after the other's.
-std::vector<GenerationRequest> make_requests(const std::vector<Prompt>& prompts,
-                                             std::int64_t samples);
+// Requests for so many texts of each prompt, one prompt's after the other's, for a model
+// that decodes so: its continuations, or where texts are made from others, those that are
+// made from the prompt. That one then ends as documents do.
+std::vector<GenerationRequest> make_requests(
+    const std::vector<Prompt>& prompts, std::int64_t samples,
+    const model::DecodedFields& decoded,
+    const std::optional<data::TokenId>& end_of_document);
 
 // One object for each text: prompt_number, sample, prompt, prompt_ids, text, ids, finish,
 // slides, prompt_tokens_unread.

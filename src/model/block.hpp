@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/exec.hpp"
 #include "kernels/accumulate.hpp"
 #include "kernels/step_state.hpp"
@@ -91,13 +92,27 @@ class Block {
   virtual bool makes_branch_gradients() const { return false; }
   virtual void make_branch_gradient(int, const nn::BranchGradient<T>&) {}
 
-  // Generation, without a slot: new rows behind those in `cache` (null where it has no
-  // columns). The last block's `out` is the logits, (n, v_tp), of the last n rows.
-  virtual void decode(const nn::Context& context, nn::KvCache<T>* cache,
-                      const Tensors<T>& in, const Tensors<T>& out) const = 0;
-  // Columns of its cache of keys (and of values); of the logits that it makes.
+  // Generation, without a slot, by blocks on the text's stream: new rows behind those in
+  // `cache` (null where it has no columns). The last block's `out` is the logits, (n,
+  // v_tp), of the last n rows. Of a text that is made from a source, blocks on that one's
+  // stream have run forward() before, and what those on the text's stream read of it they
+  // have taken to their cache in begin_text(): decode() finds no rows of it.
+  virtual void decode(const nn::Context&, nn::KvCache<T>*, const Tensors<T>&,
+                      const Tensors<T>&) const {
+    throw Error("text is generated with a block that knows of none");
+  }
+  virtual void begin_text(const nn::Context&, nn::KvCache<T>&,
+                          const Tensors<T>& /*in*/) const {
+    throw Error("text is generated from a source with a block that knows of none");
+  }
+  // Columns of its cache of keys (and of values), and of that of the source's; of the
+  // logits that it makes.
   virtual index_t cache_columns() const { return 0; }
+  virtual index_t source_columns() const { return 0; }
   virtual index_t logit_columns() const { return 0; }
+  // Whether decode() of a position of each text reads all that changes from step to step
+  // on the device, and passes by rows without a text: then words may be drawn there.
+  virtual bool can_draw() const { return false; }
   // The logits of a slot's last forward pass, which took no gradients, once more, for
   // tests: made in `memory` (rows, v_tp); what is returned has the real words alone, with
   // padding between the rows.

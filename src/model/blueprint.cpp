@@ -180,6 +180,12 @@ std::size_t Blueprint::objective_over_words() const {
   return static_cast<std::size_t>(found - objectives.begin());
 }
 
+const BlockSpec* Blueprint::output() const {
+  const auto found = std::ranges::find_if(
+      blocks, [](const BlockSpec& block) { return block.output.has_value(); });
+  return found == blocks.end() ? nullptr : &*found;
+}
+
 std::vector<std::size_t> Blueprint::fields_of(const BlockRange& range) const {
   std::set<std::size_t> fields;
   for (std::size_t i = range.begin; i < range.end; ++i) {
@@ -233,7 +239,7 @@ void Blueprint::check_objectives() const {
                   format_plural(objectives.size(), "objective"),
                   kernels::kMostObjectives);
   for (int i = 0; i < std::ssize(objectives); ++i) {
-    const auto& [name, weight, mask, labels] = objectives[extent(i)];
+    const auto& [name, weight, mask, labels, every_word] = objectives[extent(i)];
     const auto makers = std::ranges::count(blocks, i, &BlockSpec::objective);
     TRIREME_REQUIRE(makers == 1, "objective '{}' is made by {}; 1 wanted", name,
                     format_plural(makers, "block"));
@@ -243,11 +249,37 @@ void Blueprint::check_objectives() const {
     };
     TRIREME_REQUIRE(
         is_read(mask) && batch.fields[batch.field(mask)].holds == Holds::weights &&
-            (labels.empty() || is_read(labels)),
+            (labels.empty() ? !every_word : is_read(labels)),
         "the block that makes objective '{}' does not read its mask '{}', a field of "
         "weights, or not its labels '{}'",
         name, mask, labels);
   }
+}
+
+void Blueprint::check_decoded() const {
+  const auto& [tokens, positions, source, source_lengths, first] = decoded;
+  for (const std::string& name : {tokens, positions, source, source_lengths}) {
+    if (!name.empty()) batch.field(name);  // is there
+  }
+  if (!decoded.has_source()) return;
+  TRIREME_REQUIRE(generates_text() && source_stream() != text_stream() &&
+                      !source_lengths.empty() &&
+                      stream_of(source_lengths) == source_stream() &&
+                      blocks.back().stream == text_stream(),
+                  "texts of '{}' are decoded from '{}' of lengths '{}': these are of a "
+                  "stream of their own, and the last block of the text's",
+                  tokens, source, source_lengths);
+}
+
+// A model that gives an output is not trained: a step would make no use of it.
+void Blueprint::check_output() const {
+  const BlockSpec* const giver = output();
+  if (giver == nullptr) return;
+  TRIREME_REQUIRE(
+      giver == &blocks.back() && giver->output->columns > 0 && objectives.empty(),
+      "block '{}' gives an output of {}: a model gives one, of its last "
+      "block, and has no objective then",
+      giver->name, format_plural(giver->output->columns, "column"));
 }
 
 void Blueprint::check() const {
@@ -274,12 +306,11 @@ void Blueprint::check() const {
         blocks[i].name);
   }
   check_fields();
-  for (const std::string& name : {decoded.tokens, decoded.positions}) {
-    if (!name.empty()) batch.field(name);  // is there
-  }
+  check_decoded();
   table(vocabulary);   // is there
   fields_of(whole());  // are all there
   check_objectives();
+  check_output();
   for (const BlockSpec& block : blocks) {
     if (!block.table.empty()) table(block.table);  // is there
   }
@@ -290,8 +321,10 @@ void Blueprint::check() const {
 
 namespace {
 
-// The one dispatch on the kind of model.
-Blueprint blueprint_of_kind(const Architecture& architecture) {
+// The one dispatch on the kind of model. A kind that has other uses than to be trained
+// and to continue texts makes their blocks by `use`; the list of one that has not stays
+// as it is, and require_use() sees it.
+Blueprint blueprint_of_kind(const Architecture& architecture, Use /*use*/) {
   switch (architecture.kind) {
     case ModelKind::gpt:
       return gpt_blueprint(architecture);
@@ -303,10 +336,41 @@ Blueprint blueprint_of_kind(const Architecture& architecture) {
   throw Error("a kind of model that is none of the list");
 }
 
+// What a model that lacks a use would be asked for there, and the command that asks.
+struct UseWords {
+  const char* what;
+  const char* command;
+};
+UseWords words_of(Use use) {
+  switch (use) {
+    case Use::training:
+    case Use::text:
+      break;
+    case Use::vectors:
+      return {"gives no vectors of texts", "trireme embed"};
+    case Use::words:
+      return {"gives no words for what is left out of a text", "trireme fill"};
+  }
+  return {"does not continue texts", "trireme generate"};
+}
+
+void require_use(const Blueprint& blueprint, Use use) {
+  const bool has_output = use == Use::vectors || use == Use::words;
+  const bool is_there = has_output         ? blueprint.output() != nullptr
+                        : use == Use::text ? blueprint.generates_text()
+                                           : true;
+  const UseWords words = words_of(use);
+  TRIREME_REQUIRE_INPUT(is_there,
+                        "the model is of kind {}, which {}: {} takes models of other "
+                        "kinds",
+                        name_of(blueprint.architecture.kind), words.what, words.command);
+}
+
 }  // namespace
 
-Blueprint make_blueprint(const Architecture& architecture) {
-  Blueprint blueprint = blueprint_of_kind(architecture);
+Blueprint make_blueprint(const Architecture& architecture, Use use) {
+  Blueprint blueprint = blueprint_of_kind(architecture, use);
+  require_use(blueprint, use);
   blueprint.check();
   return blueprint;
 }

@@ -19,6 +19,7 @@
 #define TRIREME_MODEL_BLUEPRINT_HPP_
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,15 @@ struct AttentionSpec {
   }
 };
 
+// Numbers that a block gives to whoever uses the model: so many of each of its stream's
+// positions, or of each sample.
+struct OutputSpec {
+  index_t columns = 0;
+  Per per = Per::token;
+
+  bool operator==(const OutputSpec&) const = default;
+};
+
 struct BlockSpec {
   std::string kind;  // by which the maker of blocks knows it
   std::string name;  // of its parameters, and in messages: "layers/3"
@@ -97,6 +107,7 @@ struct BlockSpec {
   std::vector<ProductFlops> products = {};
   std::vector<AttentionSpec> attention = {};
   int objective = -1;  // that it adds to; -1: none
+  std::optional<OutputSpec> output = {};
   // Whether its forward pass in training has the products of its backward pass with it,
   // and adds to the gradient of its table: d_logits are known as soon as the loss is.
   bool gradients_in_forward = false;
@@ -132,12 +143,28 @@ struct Objective {
   double weight = 1.0;
   std::string mask;
   std::string labels = {};  // field of the words that it has predicted; empty: of none
+  // Whether these are all words of a text, each from those before it: its loss then says
+  // in how many bits the text can be written.
+  bool every_word = false;
 };
 
-// The fields through which a text is decoded, a few words at a time: the words, and where
-// they stand.
+// What a model is made for: to be trained, validated and evaluated; to continue texts; to
+// give vectors of texts, or words for what is left out of them. The blocks of a kind for
+// one of the last two are others, which give an output; their parameters are among those
+// that it is trained with.
+enum class Use { training, text, vectors, words };
+
+// The fields through which a text is decoded, a few words at a time; one without a name
+// is not there. Of a kind that makes a text from another, its source, all blocks on the
+// stream of that one are run once before the first word, and those on the stream of the
+// text for each.
 struct DecodedFields {
-  std::string tokens, positions;
+  std::string tokens, positions = {};            // the words, and where they stand
+  std::string source = {}, source_lengths = {};  // those of the source; how many they are
+  // The word before a text's first; -1: it is the end of a document.
+  index_t first = -1;
+
+  bool has_source() const { return !source.empty(); }
 };
 
 // How the ranks of a tensor group share a table: by its rows, one for each word, or by
@@ -169,7 +196,7 @@ struct BlockRange {
 struct Blueprint {
   Architecture architecture;
   BatchSpec batch;
-  std::vector<Objective> objectives;
+  std::vector<Objective> objectives = {};
   DecodedFields decoded = {};  // of a kind that generates text
   std::string vocabulary;      // the table that has a row for each word of a text
   std::vector<BlockSpec> blocks = {};
@@ -190,8 +217,16 @@ struct Blueprint {
   const SharedTable& vocabulary_table() const { return table(vocabulary); }
   // Attention of the blocks, each kind of it once.
   std::vector<AttentionSpec> attention() const;
-  // The first objective that predicts words: perplexity and bits are of it.
+  // The first objective that predicts words: perplexity is of it, and bits where it
+  // predicts every word.
   std::size_t objective_over_words() const;
+  // Whether the model makes texts, word by word; the streams of their words, and of those
+  // of their sources.
+  bool generates_text() const { return !decoded.tokens.empty(); }
+  int text_stream() const { return stream_of(decoded.tokens); }
+  int source_stream() const { return stream_of(decoded.source); }
+  // The block that gives the model's output; null: it has none.
+  const BlockSpec* output() const;
   // The blocks that use a table, ascending.
   std::vector<std::size_t> users(const SharedTable& table) const;
   BlockRange whole() const { return {0, blocks.size()}; }
@@ -208,15 +243,20 @@ struct Blueprint {
   void check() const;
 
  private:
+  int stream_of(const std::string& field) const {
+    return batch.fields[batch.field(field)].stream;
+  }
   void check_fields() const;
+  void check_decoded() const;
   void check_streams(const BlockSpec& block) const;
   void check_objectives() const;
+  void check_output() const;
 };
 
 // The blueprint of the kind that the architecture names. Error for what this version has
 // no blocks for; whoever reads decks refuses that before, by the same list
-// (config/capability.hpp).
-Blueprint make_blueprint(const Architecture& architecture);
+// (config/capability.hpp). InputError where models of the kind have no such use.
+Blueprint make_blueprint(const Architecture& architecture, Use use = Use::training);
 
 }  // namespace trireme::model
 

@@ -58,7 +58,7 @@ Tensors<T> tensors_of(const nn::Context& context, const Border& border, T* memor
 }
 
 // Keys and values of a chunk's layers while text is generated: of each block that has
-// columns for them, in order.
+// columns for them, or for a source's, in order.
 template <class T>
 struct DecodeState {
   std::vector<nn::KvCache<T>> caches;
@@ -99,8 +99,16 @@ class Chunk {
   // Generation (whole model in one chunk): context.sequence() new tokens after those in
   // `state`; logits (n, v_tp) of the last n rows, as many as the View has (0: none).
   void decode(const nn::Context& context, DecodeState<T>& state, View2<T> logits);
-  // Columns of each of a DecodeState's caches: of one position of a sample.
+  // Before a text's first words: what `state` keeps of its source, one sample. Of other
+  // streams than the source's the context has no rows; in decode() of others than the
+  // text's.
+  void begin_text(const nn::Context& context, DecodeState<T>& state);
+  // Columns of each of a DecodeState's caches: of one position of a sample, and of its
+  // source.
   std::vector<index_t> cache_columns() const;
+  std::vector<index_t> source_columns() const;
+  // Whether all blocks that decode can do so while words are drawn on the device.
+  bool can_draw() const;
   // Columns of this rank's logits, padding included. Of the last chunk, as
   // logits_again().
   index_t logit_columns() const { return blocks_.back()->logit_columns(); }
@@ -129,6 +137,11 @@ class Chunk {
   const BlockSpec& spec(std::size_t i) const {
     return blueprint_.blocks[range_.begin + i];
   }
+  bool has_cache(std::size_t i) const {
+    return blocks_[i]->cache_columns() > 0 || blocks_[i]->source_columns() > 0;
+  }
+  bool reads_source(std::size_t i) const;
+  void require_generation(const nn::Context& context) const;
   std::size_t size() const { return blocks_.size(); }
   bool comes_in(const Lifetime& life) const { return life.first == 0; }
   bool goes_out(const Lifetime& life) const { return life.last == size(); }

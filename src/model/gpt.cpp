@@ -19,8 +19,11 @@ Blueprint gpt_blueprint(const Architecture& a) {
                            {.name = "positions", .holds = Holds::places},
                            {.name = "labels", .below = a.vocab},
                            {.name = "loss_mask", .holds = Holds::weights}}},
-      .objectives =
-          {{.name = "loss", .weight = 1.0, .mask = "loss_mask", .labels = "labels"}},
+      .objectives = {{.name = "loss",
+                      .weight = 1.0,
+                      .mask = "loss_mask",
+                      .labels = "labels",
+                      .every_word = true}},
       .decoded = {.tokens = "tokens", .positions = "positions"},
       .vocabulary = "embedding/word"};
   blueprint.blocks.push_back({.kind = "embedding",

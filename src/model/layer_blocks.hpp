@@ -73,6 +73,7 @@ class LayerBlock final : public Block<T> {
     layer_.forward_cached(context, in[0], out[0], *cache);
   }
   index_t cache_columns() const override { return layer_.kv_columns(); }
+  bool can_draw() const override { return !has_cross_; }
 
   std::string locate_non_finite(const nn::Context& context, const FiniteCheck<T>& check,
                                 int slot) const override {

@@ -62,6 +62,7 @@ class EmbeddingBlock final : public Block<T> {
     typename nn::Embedding<T>::Saved unused;
     embedding_.forward(context, ids(context), out[0], unused);
   }
+  bool can_draw() const override { return true; }
   std::string locate_non_finite(const nn::Context&, const FiniteCheck<T>&,
                                 int) const override {
     return {};  // what it makes is looked at by the chunk
@@ -158,6 +159,7 @@ class HeadBlock final : public Block<T> {
                  out[0]);
   }
   index_t logit_columns() const override { return head_.vocabulary_tp(); }
+  bool can_draw() const override { return true; }
   View2<T> logits_again(const nn::Context& context, int slot,
                         const View2<T>& memory) const override {
     return head_.logits_again(context, slots_.at(extent(slot)), memory);

@@ -30,6 +30,10 @@ struct KvCache {
   View2<T> k, v;  // (places * capacity, g_tp * d)
   // The texts of the call, with the positions that it adds.
   kernels::CachedTexts texts = {};
+  // The same of what each text is made from, where there is such: its keys and values
+  // stand in the text's place, and all of its positions are there from the beginning.
+  View2<T> source_k = {}, source_v = {};
+  kernels::CachedTexts sources = {};
 };
 
 // What a kernel is told of attention, here: of heads [head_begin, head_begin + heads) of

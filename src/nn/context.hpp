@@ -65,6 +65,8 @@ struct Context {
   Recompute recompute = {};
   kernels::AttentionLibrary attention = kernels::AttentionLibrary::own;
   int stream = 0;  // that rows are of
+  // Of a block that gives the model's output: all rows of it, on each tensor rank.
+  View2<float> output = {};
 
   // Contexts that differ from this one in a single thing: the arena that saved tensors go
   // to, or the stream whose rows count. Being copies, they cannot leave anything out.

@@ -22,6 +22,7 @@
 #include "config/text.hpp"
 #include "io/json.hpp"
 #include "model/blueprint.hpp"
+#include "model/facts.hpp"
 #include "plan/deck_memory.hpp"
 #include "plan/device_memory.hpp"
 #include "step/attention_choice.hpp"
@@ -367,7 +368,6 @@ std::string DryRun::headline() const {
 }
 
 std::string DryRun::model_text() const {
-  const config::ModelConfig& model = deck.model;
   std::string out = "\nmodel\n";
   if (knows_size()) {
     out += line("parameters", fmt::format("{} ({})", format_grouped(parameters),
@@ -375,14 +375,10 @@ std::string DryRun::model_text() const {
   } else {
     out += line("parameters", not_known(size_not_known(), 26));
   }
-  out += line("layers x hidden x heads",
-              fmt::format("{} x {} x {}", model.layers, model.hidden, model.heads));
-  if (model.has_own_head_size()) {
-    out += line("head size", fmt::format("{}, of {} together", model.head_size,
-                                         model.heads * model.head_size));
+  for (const auto& [name, value] : model::facts_of(deck.model).table) {
+    out += line(name, value);
   }
-  return out + line("sequence, vocabulary",
-                    fmt::format("{}, {}", model.sequence, format_grouped(model.vocab)));
+  return out;
 }
 
 std::string DryRun::step_text() const {

@@ -17,6 +17,7 @@
 #include "base/format.hpp"
 #include "base/words.hpp"
 #include "comm/rank_grid.hpp"
+#include "model/facts.hpp"
 #include "step/deck_model.hpp"
 
 namespace trireme::report {
@@ -48,14 +49,10 @@ std::string count_text(std::int64_t count, std::string_view unit) {
 
 Line model_line(const BannerInfo& info) {
   Line line;
-  const config::ModelConfig& model = info.deck.model;
   line.add(true, "{}", count_text(info.parameters, "parameter"));
-  line.add(true, "{}", format_plural(model.layers, "layer"));
-  line.add(true, "hidden {}", model.hidden);
-  line.add(true, "{}{}", format_plural(model.heads, "head"),
-           model.has_own_head_size() ? fmt::format(" of {}", model.head_size) : "");
-  line.add(true, "sequence {}", model.sequence);
-  line.add(true, "vocabulary {}", model.vocab);
+  for (const std::string& fact : model::facts_of(info.deck.model).line) {
+    line.add(true, "{}", fact);
+  }
   return line;
 }
 

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <vector>
 
 #include "base/core_time.hpp"
@@ -66,7 +67,7 @@ class DecoderOf final : public Decoder {
  public:
   // On a shape-only Exec it finds what it would take, and can do no more.
   DecoderOf(const Exec& exec, ModelState<T>& state, index_t places)
-      : Decoder(state.architecture(), places),
+      : Decoder(state.blueprint, places),
         exec_(exec.with_small_launches_alone()),
         alone_(exec.on_one_thread()),
         state_(state),
@@ -82,7 +83,8 @@ class DecoderOf final : public Decoder {
     allocate(step_, "decoder step", 1);
     allocate(tokens_, "decoder tokens", kPieceRows);
     allocate(positions_, "decoder positions", kPieceRows);
-    allocate(of_texts_, "decoder texts", 2 * kStepTexts);
+    allocate(of_texts_, "decoder texts", numbers_of_text() * kStepTexts);
+    if (has_source()) allocate(source_, "decoder source", source_context() + 1);
     allocate(logits_, "decoder logits", logits);
     if (ranks > 1) allocate(gathered_, "decoder gather", ranks * logits);
     bytes_ += texts_.device_bytes();
@@ -97,10 +99,12 @@ class DecoderOf final : public Decoder {
     host_tokens_ = HostArray<std::int32_t>("decoder tokens (host)", extent(kPieceRows));
     host_positions_ =
         HostArray<std::int32_t>("decoder positions (host)", extent(kPieceRows));
-    host_of_texts_ =
-        HostArray<std::int32_t>("decoder texts (host)", extent(2 * kStepTexts));
+    host_of_texts_ = HostArray<std::int32_t>("decoder texts (host)",
+                                             extent(numbers_of_text() * kStepTexts));
+    host_source_ = HostArray<std::int32_t>("decoder source (host)", source_.extent(0));
     host_logits_ = HostArray<T>("decoder logits (host)", extent(ranks * logits));
     lengths_.resize(extent(places), 0);
+    source_lengths_.resize(extent(places), 0);
     whole_logits_.resize(extent(places * vocabulary()));
   }
 
@@ -109,8 +113,28 @@ class DecoderOf final : public Decoder {
             .total = bytes_ + workspace_.peaks().total()};
   }
 
-  void clear(index_t place) override { length_of(place) = 0; }
+  void clear(index_t place) override {
+    length_of(place) = 0;
+    source_length_of(place) = 0;
+  }
   index_t length(index_t place) const override { return lengths_.at(extent(place)); }
+
+  void begin_text(index_t place, std::span<const data::TokenId> source) override {
+    const auto count = static_cast<index_t>(source.size());
+    TRIREME_REQUIRE(
+        has_source() && length(place) == 0 && count >= 1 && count <= source_context(),
+        "a source of {} for a text of {}; there is room for {}",
+        format_plural(count, "position"), format_plural(length(place), "position"),
+        source_context());
+    for (index_t p = 0; p < count; ++p) {
+      host_source_(extent(p)) = static_cast<std::int32_t>(source[extent(p)]);
+    }
+    host_source_(extent(count)) = static_cast<std::int32_t>(count);
+    copy_front(exec_, source_, host_source_, count + 1);
+    run_source(exec_, count, place, source_.data());
+    exec_.fence("trireme::step::begin_text");
+    source_length_of(place) = count;
+  }
 
   std::span<const Logit> read(index_t place,
                               std::span<const data::TokenId> tokens) override {
@@ -127,26 +151,37 @@ class DecoderOf final : public Decoder {
       // Of few rows it is work like a step's.
       const bool goes_alone = rows <= kStepTexts && way_.takes_second();
       run(goes_alone ? alone_ : exec_, rows, 1,
-          {.capacity = context(), .first_place = place, .longest = begin + rows}, 0,
-          at + rows == count ? 1 : 0);
+          {.capacity = context(), .first_place = place, .longest = begin + rows},
+          {.capacity = source_context(),
+           .first_place = place,
+           .longest = source_length_of(place)},
+          0, at + rows == count ? 1 : 0);
     }
     return fetch_logits(1);
   }
 
   void copy_text(index_t from, index_t to) override {
     TRIREME_REQUIRE(length(to) == 0, "the place for a copied text is not empty");
-    const index_t positions = length(from);
-    for (const nn::KvCache<T>& layer : layers_.caches) {
-      const auto part = [&](const View2<T>& view, index_t place) {
-        const auto columns = static_cast<index_t>(view.extent(1));
-        return View1<T>(view.data() + place * context() * columns,
+    // The first `positions` rows of a place, of so many that each has.
+    const auto copy_rows = [&](const View2<T>& view, index_t capacity,
+                               index_t positions) {
+      const auto columns = static_cast<index_t>(view.extent(1));
+      const auto part = [&](index_t place) {
+        return View1<T>(view.data() + place * capacity * columns,
                         extent(positions * columns));
       };
-      copy(exec_, part(layer.k, to), part(layer.k, from));
-      copy(exec_, part(layer.v, to), part(layer.v, from));
+      copy(exec_, part(to), part(from));
+    };
+    for (const nn::KvCache<T>& layer : layers_.caches) {
+      copy_rows(layer.k, context(), length(from));
+      copy_rows(layer.v, context(), length(from));
+      if (!has_source()) continue;
+      copy_rows(layer.source_k, source_context(), source_length_of(from));
+      copy_rows(layer.source_v, source_context(), source_length_of(from));
     }
     exec_.fence("trireme::step::copy_text");
-    length_of(to) = positions;
+    length_of(to) = length(from);
+    source_length_of(to) = source_length_of(from);
   }
 
   std::span<const Logit> step(std::span<const Next> texts) override {
@@ -167,9 +202,12 @@ class DecoderOf final : public Decoder {
 
   void draw(const Drawing& drawing, std::span<const Continued> texts,
             index_t steps) override {
-    TRIREME_REQUIRE(places() <= kStepTexts && steps >= 1 && steps <= kDrawnSteps,
-                    "{} drawn in {}: {} and {} at most", format_plural(steps, "step"),
-                    format_plural(places(), "place"), kDrawnSteps, kStepTexts);
+    TRIREME_REQUIRE(
+        draws() && places() <= kStepTexts && steps >= 1 && steps <= kDrawnSteps,
+        "{} drawn in {}: {} and {} at most, by models that can draw on the "
+        "device",
+        format_plural(steps, "step"), format_plural(places(), "place"), kDrawnSteps,
+        kStepTexts);
     texts_.clear();
     for (const Continued& text : texts) {
       require_room(text.place, 1);
@@ -187,6 +225,7 @@ class DecoderOf final : public Decoder {
   std::span<const std::int32_t> drawn(index_t place) const override {
     return texts_.drawn(place);
   }
+  bool draws() const override { return state_.whole().can_draw(); }
 
   // One step of draw().
   void run_token(const Exec& exec, const Drawing& drawing) {
@@ -197,7 +236,7 @@ class DecoderOf final : public Decoder {
                 .capacity = context(),
                 .lengths = rows.lengths,
                 .longest = context()},
-               logits_from(0, count), rows.tokens.data(), rows.positions.data());
+               {}, logits_from(0, count), rows.tokens.data(), rows.positions.data());
     const index_t ranks = state_.groups.tensor->size();
     if (ranks > 1) gather_logits(exec, count);
     kernels::draw_tokens<T>(exec, drawing.rule,
@@ -217,21 +256,31 @@ class DecoderOf final : public Decoder {
     if (!exec_.is_shape_only()) array = Array(label, extent(count));
   }
 
+  // Of keys, and the same of values.
   index_t cache_elements() const {
-    index_t columns = 0;  // of keys, and the same of values
-    for (const index_t of_layer : state_.whole().cache_columns()) columns += of_layer;
-    return 2 * columns * context() * places();
+    const auto sum = [](const std::vector<index_t>& columns) {
+      return std::accumulate(columns.begin(), columns.end(), index_t{0});
+    };
+    const index_t of_place = sum(state_.whole().cache_columns()) * context() +
+                             sum(state_.whole().source_columns()) * source_context();
+    return 2 * of_place * places();
   }
 
   void deal_cache() {
-    const std::size_t rows = extent(context() * places());
+    const std::vector<index_t> own = state_.whole().cache_columns();
+    const std::vector<index_t> of_source = state_.whole().source_columns();
     T* next = cache_.data();
-    for (const index_t of_layer : state_.whole().cache_columns()) {
-      const std::size_t columns = extent(of_layer);
-      T* const values = next == nullptr ? nullptr : next + rows * columns;
-      layers_.caches.push_back(
-          {View2<T>(next, rows, columns), View2<T>(values, rows, columns), {}});
-      if (next != nullptr) next = values + rows * columns;
+    const auto take = [&](index_t positions, index_t columns) {
+      const View2<T> view(next, extent(positions * places()), extent(columns));
+      if (next != nullptr) next += positions * places() * columns;
+      return view;
+    };
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      nn::KvCache<T>& layer = layers_.caches.emplace_back();
+      layer.k = take(context(), own[i]);
+      layer.v = take(context(), own[i]);
+      layer.source_k = take(source_context(), of_source[i]);
+      layer.source_v = take(source_context(), of_source[i]);
     }
   }
 
@@ -257,8 +306,13 @@ class DecoderOf final : public Decoder {
                     text.size + std::ssize(tokens) - 1);
   }
 
+  // Of a text in a step: its place and its length, and that of its source.
+  index_t numbers_of_text() const { return has_source() ? 3 : 2; }
   index_t& length_of(index_t place) { return lengths_.at(extent(place)); }
+  index_t& source_length_of(index_t place) { return source_lengths_.at(extent(place)); }
   void require_room(index_t place, index_t news) const {
+    TRIREME_REQUIRE(!has_source() || source_lengths_.at(extent(place)) > 0,
+                    "the text in place {} has no source: begin_text() takes it", place);
     TRIREME_REQUIRE(length(place) + news <= context(),
                     "{} are filled, {} more exceed the model's {}",
                     format_plural(length(place), "position"),
@@ -269,23 +323,26 @@ class DecoderOf final : public Decoder {
     host_positions_(extent(row)) = static_cast<std::int32_t>(position);
   }
 
-  // On shapes: the longest piece of a prompt, and the largest step.
+  // On shapes: the longest piece of a prompt, the largest step, and the longest source.
   void find_workspace() {
     workspace_ = Workspace({1}, {1});
     run_layers(exec_, kPieceRows, 1,
                {.capacity = std::max(context(), kPieceRows),
                 .longest = std::max(context(), kPieceRows)},
+               {.capacity = source_context(), .longest = source_context()},
                logits_from(0, 1), nullptr, nullptr);
     const index_t texts = std::min(kStepTexts, places());
-    run_layers(exec_, 1, texts,
-               {.count = texts, .capacity = context(), .longest = context()},
-               logits_from(0, texts), nullptr, nullptr);
+    run_layers(
+        exec_, 1, texts, {.count = texts, .capacity = context(), .longest = context()},
+        {.count = texts, .capacity = source_context(), .longest = source_context()},
+        logits_from(0, texts), nullptr, nullptr);
+    if (has_source()) run_source(exec_, source_context(), 0, nullptr);
   }
 
   // Texts of one step, whose logits go to the rows from `first` on.
   void step_part(const Exec& exec, std::span<const Next> texts, index_t first) {
     const auto count = static_cast<index_t>(texts.size());
-    index_t longest = 0;
+    index_t longest = 0, longest_source = 0;
     for (index_t i = 0; i < count; ++i) {
       const Next& text = texts[extent(i)];
       require_room(text.place, 1);
@@ -294,16 +351,30 @@ class DecoderOf final : public Decoder {
       host_of_texts_(extent(i)) = static_cast<std::int32_t>(text.place);
       host_of_texts_(extent(count + i)) = static_cast<std::int32_t>(now);
       longest = std::max(longest, now);
+      if (!has_source()) continue;
+      const index_t of_source = source_length_of(text.place);
+      host_of_texts_(extent(2 * count + i)) = static_cast<std::int32_t>(of_source);
+      longest_source = std::max(longest_source, of_source);
     }
-    copy_front(exec, of_texts_, host_of_texts_, 2 * count);
-    const std::int32_t* const of_texts = of_texts_.data();
+    copy_front(exec, of_texts_, host_of_texts_, numbers_of_text() * count);
+    const auto numbers = [&](index_t which) {
+      return View1<const std::int32_t>(of_texts_.data() + which * count, extent(count));
+    };
+    kernels::CachedTexts sources;
+    if (has_source()) {
+      sources = {.count = count,
+                 .capacity = source_context(),
+                 .places = numbers(0),
+                 .lengths = numbers(2),
+                 .longest = longest_source};
+    }
     run(exec, 1, count,
         {.count = count,
          .capacity = context(),
-         .places = View1<const std::int32_t>(of_texts, extent(count)),
-         .lengths = View1<const std::int32_t>(of_texts + count, extent(count)),
+         .places = numbers(0),
+         .lengths = numbers(1),
          .longest = longest},
-        first, count);
+        sources, first, count);
   }
 
   View2<T> logits_from(index_t first, index_t rows) const {
@@ -315,37 +386,69 @@ class DecoderOf final : public Decoder {
 
   // The rows that set_row() was told of: `sequence` of each of `samples` texts.
   void run(const Exec& exec, index_t sequence, index_t samples,
-           const kernels::CachedTexts& texts, index_t first_logits, index_t logit_rows) {
+           const kernels::CachedTexts& texts, const kernels::CachedTexts& sources,
+           index_t first_logits, index_t logit_rows) {
     copy_front(exec, tokens_, host_tokens_, sequence * samples);
     copy_front(exec, positions_, host_positions_, sequence * samples);
-    run_layers(exec, sequence, samples, texts, logits_from(first_logits, logit_rows),
-               tokens_.data(), positions_.data());
+    run_layers(exec, sequence, samples, texts, sources,
+               logits_from(first_logits, logit_rows), tokens_.data(), positions_.data());
     // The host's copies are written again by the next call.
     exec.fence("trireme::step::decode");
   }
 
+  // Of samples whose only stream with rows is this one.
+  BatchSpec spec_of(int stream, index_t sequence) const {
+    BatchSpec spec = state_.blueprint.batch;
+    for (StreamSpec& of : spec.streams) of.sequence = 0;
+    spec.streams.at(extent(stream)).sequence = sequence;
+    return spec;
+  }
+  nn::Context context_of(const Exec& exec, const nn::MicroBatch& batch) {
+    return {.exec = exec,
+            .groups = state_.groups,
+            .step = kernels::StepStateView(step_.data()),
+            .saved = &workspace_.saved(0, 0),
+            .scratch = workspace_.scratch(),
+            .held = workspace_.held(),
+            .batch = batch,
+            .mode = nn::Mode::evaluation,
+            .params = state_.use};
+  }
+
   // token_ids and positions: on the device, of `sequence` of each of `samples` texts.
   void run_layers(const Exec& exec, index_t sequence, index_t samples,
-                  const kernels::CachedTexts& texts, const View2<T>& logits,
-                  const std::int32_t* token_ids, const std::int32_t* positions) {
-    for (nn::KvCache<T>& layer : layers_.caches) layer.texts = texts;
-    BatchSpec spec = state_.blueprint.batch;
-    const std::size_t tokens = spec.field(state_.blueprint.decoded.tokens);
-    spec.streams.at(extent(spec.fields[tokens].stream)).sequence = sequence;
+                  const kernels::CachedTexts& texts, const kernels::CachedTexts& sources,
+                  const View2<T>& logits, const std::int32_t* token_ids,
+                  const std::int32_t* positions) {
+    for (nn::KvCache<T>& layer : layers_.caches) {
+      layer.texts = texts;
+      layer.sources = sources;
+    }
+    const model::Blueprint& blueprint = state_.blueprint;
+    const BatchSpec spec = spec_of(blueprint.text_stream(), sequence);
     nn::MicroBatch batch(spec, samples);
     const index_t rows = sequence * samples;
-    batch.set(tokens, token_ids, rows);
-    batch.set(spec.field(state_.blueprint.decoded.positions), positions, rows);
-    const nn::Context context{.exec = exec,
-                              .groups = state_.groups,
-                              .step = kernels::StepStateView(step_.data()),
-                              .saved = &workspace_.saved(0, 0),
-                              .scratch = workspace_.scratch(),
-                              .held = workspace_.held(),
-                              .batch = batch,
-                              .mode = nn::Mode::evaluation,
-                              .params = state_.use};
-    state_.whole().decode(context, layers_, logits);
+    batch.set(spec.field(blueprint.decoded.tokens), token_ids, rows);
+    if (!blueprint.decoded.positions.empty()) {
+      batch.set(spec.field(blueprint.decoded.positions), positions, rows);
+    }
+    state_.whole().decode(context_of(exec, batch), layers_, logits);
+  }
+
+  // `source`: on the device, its words, and behind them how many they are.
+  void run_source(const Exec& exec, index_t count, index_t place,
+                  const std::int32_t* source) {
+    for (nn::KvCache<T>& layer : layers_.caches) {
+      layer.sources = {
+          .capacity = source_context(), .first_place = place, .longest = count};
+    }
+    const model::Blueprint& blueprint = state_.blueprint;
+    const BatchSpec spec = spec_of(blueprint.source_stream(), count);
+    nn::MicroBatch batch(spec, 1);
+    batch.set(spec.field(blueprint.decoded.source), source, count);
+    batch.set(spec.field(blueprint.decoded.source_lengths),
+              source == nullptr ? nullptr : source + count, 1);
+    state_.whole().begin_text(context_of(exec, batch), layers_);
   }
 
   void gather_logits(const Exec& exec, index_t texts) {
@@ -379,16 +482,19 @@ class DecoderOf final : public Decoder {
   ModelState<T>& state_;
   FasterWay way_;          // of a step: exec_ or alone_
   std::size_t bytes_ = 0;  // of device memory beside the workspace, allocated or planned
-  std::vector<index_t> lengths_;  // of the text in each place
+  std::vector<index_t> lengths_;         // of the text in each place
+  std::vector<index_t> source_lengths_;  // of its source; 0: there is none
   DeviceArray<T> cache_;
   model::DecodeState<T> layers_;
   Workspace workspace_;
   DeviceArray<kernels::StepState> step_;          // unused values; layers ask for one
   DeviceArray<std::int32_t> tokens_, positions_;  // (kPieceRows)
-  DeviceArray<std::int32_t> of_texts_;  // of a step's texts: places, then lengths
+  // Of a step's texts: places, then lengths, then lengths of sources.
+  DeviceArray<std::int32_t> of_texts_;
+  DeviceArray<std::int32_t> source_;  // the one that is taken in, and its length
   // This rank's logits, and those of the tensor group, rank by rank.
   DeviceArray<T> logits_, gathered_;
-  HostArray<std::int32_t> host_tokens_, host_positions_, host_of_texts_;
+  HostArray<std::int32_t> host_tokens_, host_positions_, host_of_texts_, host_source_;
   HostArray<T> host_logits_;
   std::vector<Logit> whole_logits_;  // (places, V)
   DrawnTexts texts_;                 // of draw(): row i is place i
@@ -397,6 +503,17 @@ class DecoderOf final : public Decoder {
 };
 
 }  // namespace
+
+Decoder::Decoder(const model::Blueprint& model, index_t places)
+    : vocabulary_(model.architecture.vocab), places_(places) {
+  TRIREME_REQUIRE(model.generates_text(), "no text is generated by models of kind {}",
+                  name_of(model.architecture.kind));
+  const auto positions = [&](int stream) {
+    return model.batch.streams.at(extent(stream)).sequence;
+  };
+  context_ = positions(model.text_stream());
+  if (model.decoded.has_source()) source_context_ = positions(model.source_stream());
+}
 
 bool Decoder::Drawing::is_same(const Drawing& other) const {
   return rule.temperature == other.rule.temperature && rule.top_k == other.rule.top_k &&

@@ -10,6 +10,9 @@
 // Memory is taken once, for the model's longest sequence and a number of places. With a
 // tensor group every rank of it makes the same calls and gets the same logits.
 //
+// A kind of model may make a text from another, its source: begin_text() takes that one
+// in, once; what the model asks of it stands beside the text's own keys and values.
+//
 // Where the host looks at logits, it chooses the tokens. Or texts get theirs on the
 // device, many steps long (draw()): a step is then one graph of launches that reads all
 // that changes, and writes it, in the device's memory. With a tensor group, and where
@@ -63,37 +66,43 @@ class Decoder {
   // Steps of one draw() at most.
   static constexpr index_t kDrawnSteps = 16;
 
-  Decoder(const model::Architecture& model, index_t places)
-      : context_(model.sequence), vocabulary_(model.vocab), places_(places) {}
+  Decoder(const model::Blueprint& model, index_t places);
   virtual ~Decoder() = default;
 
-  // Forgets the text in a place.
+  // Forgets the text in a place, and its source.
   virtual void clear(index_t place) = 0;
+  // What the text in an empty place will be made from, of a kind that has sources: there
+  // nothing is read before.
+  virtual void begin_text(index_t place, std::span<const data::TokenId> source) = 0;
   // Adds tokens to the text in a place: the logits (V) of the last one. Logits are valid
   // until the next read() or step().
   virtual std::span<const Logit> read(index_t place,
                                       std::span<const data::TokenId> tokens) = 0;
-  // Makes the text in an empty place one with the text in another.
+  // Makes the text in an empty place one with the text in another, and with its source.
   virtual void copy_text(index_t from, index_t to) = 0;
   // Adds a token to each of these texts: their logits, (texts, V).
   virtual std::span<const Logit> step(std::span<const Next> texts) = 0;
   // Adds a token to each of these texts, and draws the next one, `steps` times. A text
   // ends earlier at the end of its document, with the last token that it may get, and
-  // where its place is full. Of a decoder with kStepTexts places at most. Error where a
-  // logit is not finite.
+  // where its place is full. Of a decoder that draws(), with kStepTexts places at most.
+  // Error where a logit is not finite.
   virtual void draw(const Drawing& drawing, std::span<const Continued> texts,
                     index_t steps) = 0;
   // What the last draw() drew for the text in a place, the end of a document included.
   virtual std::span<const std::int32_t> drawn(index_t place) const = 0;
+  // Whether the model's blocks can do that.
+  virtual bool draws() const = 0;
   // Positions that the text in a place has.
   virtual index_t length(index_t place) const = 0;
 
   index_t context() const { return context_; }  // positions there are
+  bool has_source() const { return source_context_ > 0; }
+  index_t source_context() const { return source_context_; }  // positions of a source
   index_t vocabulary() const { return vocabulary_; }
   index_t places() const { return places_; }
 
  private:
-  index_t context_, vocabulary_, places_;
+  index_t context_ = 0, source_context_ = 0, vocabulary_, places_;
 };
 
 // The weights in `state` must be allocated and outlive the decoder; they may change.

@@ -1,4 +1,9 @@
 // step/replica.cpp — see replica.hpp.
+//
+// Whatever a replica does is done elsewhere: here each request goes on to the one object,
+// of the type that the model computes in, that does it. Which of these there are follows
+// from the use that was begun. A weight that is drawn or read goes to all who share it
+// before anything else is asked.
 #include "step/replica.hpp"
 
 #include "base/error.hpp"
@@ -35,6 +40,9 @@ class ReplicaOf final : public Replica {
   }
   DecoderMemory plan_decoder(index_t places) const override {
     return step::plan_decoder(state_, places);
+  }
+  std::size_t plan_output_pass(index_t samples) const override {
+    return step::plan_output_pass(state_, samples);
   }
   schedule::PieceCost time_block(std::size_t block,
                                  const config::Deck& deck) const override {
@@ -108,6 +116,9 @@ class ReplicaOf final : public Replica {
   std::unique_ptr<Decoder> make_decoder(index_t places) override {
     return step::make_decoder(exec_, state_, places);
   }
+  std::unique_ptr<OutputPass> make_output_pass(index_t samples) override {
+    return step::make_output_pass(exec_, state_, samples);
+  }
 
  private:
   void begin(const Exec& exec, Use use) {
@@ -138,8 +149,8 @@ std::unique_ptr<Replica> make_replica(DType type, const comm::ProcessGroups& gro
 
 std::unique_ptr<Replica> make_replica(const config::Deck& deck,
                                       const comm::ProcessGroups& groups,
-                                      const Sharing& sharing) {
-  return make_replica(compute_type(deck), groups, model::make_blueprint(deck.model),
+                                      const Sharing& sharing, model::Use use) {
+  return make_replica(compute_type(deck), groups, model::make_blueprint(deck.model, use),
                       sharing);
 }
 

@@ -25,6 +25,7 @@
 #include "optim/optimizer.hpp"
 #include "schedule/balance.hpp"
 #include "step/decoder.hpp"
+#include "step/output_pass.hpp"
 #include "step/step_plan.hpp"
 #include "step/train_step.hpp"
 
@@ -67,11 +68,14 @@ class Replica {
   virtual StepPlan plan_step(const StepShape& shape,
                              const PipelinePlans& plans) const = 0;
   virtual DecoderMemory plan_decoder(index_t places = 1) const = 0;
+  // Bytes of device memory of make_output_pass().
+  virtual std::size_t plan_output_pass(index_t samples) const = 0;
   // The same as time_block() of block_probe.hpp.
   virtual schedule::PieceCost time_block(std::size_t block,
                                          const config::Deck& deck) const = 0;
 
-  // Begins one of three uses. Evaluation and generation need weights only.
+  // Begins one of three uses. Evaluation and generation need weights only; outputs are
+  // given as texts are generated.
   virtual void begin_training(const Exec& exec, const StepShape& shape,
                               const UpdateRule& rule) = 0;
   virtual void begin_evaluation(const Exec& exec, const StepShape& shape) = 0;
@@ -115,6 +119,8 @@ class Replica {
 
   // A use must have begun, and the model must be in one piece.
   virtual std::unique_ptr<Decoder> make_decoder(index_t places = 1) = 0;
+  // The same of a model that gives an output, for so many samples at a time at most.
+  virtual std::unique_ptr<OutputPass> make_output_pass(index_t samples) = 0;
 
  private:
   Timers timers_;
@@ -124,10 +130,11 @@ class Replica {
 std::unique_ptr<Replica> make_replica(DType type, const comm::ProcessGroups& groups,
                                       const model::Blueprint& blueprint,
                                       const Sharing& sharing = {});
-// Makes the deck's model, in the deck's type.
+// Makes the deck's model, in the deck's type. InputError where it has no such use.
 std::unique_ptr<Replica> make_replica(const config::Deck& deck,
                                       const comm::ProcessGroups& groups,
-                                      const Sharing& sharing = {});
+                                      const Sharing& sharing = {},
+                                      model::Use use = model::Use::training);
 
 }  // namespace trireme::step
 

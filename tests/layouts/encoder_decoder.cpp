@@ -47,10 +47,6 @@ View2<T> kept(const nn::Context& context, const View2<T>& d_y, WeightPass weight
 template <class T>
 class TestBlock : public model::Block<T> {
  public:
-  void decode(const nn::Context&, nn::KvCache<T>*, const Tensors<T>&,
-              const Tensors<T>&) const override {
-    throw Error("this kind of model generates no text");
-  }
   std::string locate_non_finite(const nn::Context&, const model::FiniteCheck<T>&,
                                 int) const override {
     return {};  // what it makes is looked at by the chunk
@@ -72,6 +68,10 @@ class WordsBlock final : public TestBlock<T> {
 
   void forward(const nn::Context& context, int, const Tensors<T>& in,
                const Tensors<T>& out) override {
+    decode(context, nullptr, in, out);
+  }
+  void decode(const nn::Context& context, nn::KvCache<T>*, const Tensors<T>& in,
+              const Tensors<T>& out) const override {
     words_.forward(context, context.ids(ids_), out[0]);
     if (adds_) add<T>(context, out[0], {}, in[0], out[0]);
   }
@@ -211,6 +211,18 @@ class GatherBlock final : public TestBlock<T> {
   std::size_t rows_;  // field
 };
 
+// What the classes of marks are told apart by, in a unit of its own.
+template <class T>
+ParamRef<T> add_classes(const Making<T>& making) {
+  making.builder.registry.begin_unit(making.spec().name);
+  return making.builder.add(
+      {.name = making.spec().name + "/weight",
+       .shard = replicated({kMarkClasses, kSourceHidden}),
+       .init = Initializer::normal(making.blueprint.architecture.init_std),
+       .decay = true,
+       .in_sequence_region = true});
+}
+
 // The second objective: a class for each mark, -log softmax(W x)[class].
 template <class T>
 class ClassifyBlock final : public TestBlock<T> {
@@ -219,12 +231,7 @@ class ClassifyBlock final : public TestBlock<T> {
       : objective_(making.objective()),
         labels_(making.blueprint.batch.field(making.spec().fields.at(0))),
         mask_(making.blueprint.batch.field(making.spec().fields.at(1))),
-        weight_(begin_unit(making).add(
-            {.name = making.spec().name + "/weight",
-             .shard = replicated({kMarkClasses, kSourceHidden}),
-             .init = Initializer::normal(making.blueprint.architecture.init_std),
-             .decay = true,
-             .in_sequence_region = true})) {}
+        weight_(add_classes(making)) {}
 
   void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
 
@@ -268,11 +275,6 @@ class ClassifyBlock final : public TestBlock<T> {
     View1<Accumulator<T>> row_max;
     View2<Accumulator<T>> sums;
   };
-  static const nn::Builder<T>& begin_unit(const Making<T>& making) {
-    making.builder.registry.begin_unit(making.spec().name);
-    return making.builder;
-  }
-
   kernels::ObjectiveScale objective_;
   std::size_t labels_, mask_;  // fields
   ParamRef<T> weight_;         // (classes, c)
@@ -312,6 +314,21 @@ void mean_backward(const Exec& exec, View2<const T> d_mean,
         const bool counts = begin + r / b < lengths(n);
         const T value = counts ? d_mean(n, j) / static_cast<T>(lengths(n)) : T{0};
         d_x(r, j) = adds ? d_x(r, j) + value : value;
+      });
+}
+
+// The same of what a cache holds of each text's source, (places * capacity, c).
+template <class T>
+void mean_of_cached(const Exec& exec, const kernels::CachedTexts& sources,
+                    View2<const T> x, View2<T> mean) {
+  const auto c = static_cast<index_t>(mean.extent(1));
+  launch(
+      exec, "trireme::test::mean_of_cached", static_cast<index_t>(mean.size()),
+      KOKKOS_LAMBDA(const index_t i) {
+        const index_t text = i / c, j = i % c, length = sources.length(text);
+        T sum = 0;
+        for (index_t p = 0; p < length; ++p) sum += x(sources.first_row(text) + p, j);
+        mean(text, j) = sum / static_cast<T>(length);
       });
 }
 
@@ -365,6 +382,12 @@ void gate_backward_weight(const Exec& exec, View2<const T> d_y, View2<const T> x
       });
 }
 
+template <class T>
+void sum_over_sequence(const nn::Context& context, const View2<T>& x, comm::Site site) {
+  if (!context.sequence_parallel()) return;
+  context.groups.tensor->all_reduce(context.exec, comm::span_of(x), comm::Op::sum, site);
+}
+
 // Where the decoder sees the encoder: text (1 + gate mean(memory)), with the mean over as
 // many positions as a sample's source has.
 template <class T>
@@ -391,6 +414,21 @@ class MeetBlock final : public TestBlock<T> {
                     source.sequence_begin(), of.mean);
     sum_over_sequence(context, of.mean, "mean of the source");
     gate_forward<T>(context.exec, of.text, gate_.vector(), of.mean, out[kText]);
+  }
+  void begin_text(const nn::Context& context, nn::KvCache<T>& cache,
+                  const Tensors<T>& in) const override {
+    const auto first = static_cast<std::size_t>(cache.sources.first_row(0));
+    const auto rows = Kokkos::make_pair(first, first + in[kSource].extent(0));
+    copy(context.exec, Kokkos::subview(cache.source_k, rows, Kokkos::ALL()), in[kSource]);
+  }
+  index_t source_columns() const override { return kSourceHidden; }
+  void decode(const nn::Context& context, nn::KvCache<T>* cache, const Tensors<T>& in,
+              const Tensors<T>& out) const override {
+    const ArenaScope scope(context.scratch);
+    const auto mean =
+        context.scratch.matrix<T>(Category::hidden, context.samples(), kSourceHidden);
+    mean_of_cached<T>(context.exec, cache->sources, cache->source_k, mean);
+    gate_forward<T>(context.exec, in[kText], gate_.vector(), mean, out[kText]);
   }
   void backward_input(const nn::Context& context, int slot, const Tensors<T>& d_out,
                       const Tensors<T>& d_in, WeightPass weight_pass) override {
@@ -420,16 +458,71 @@ class MeetBlock final : public TestBlock<T> {
     making.builder.registry.begin_unit(making.spec().name);
     return making.builder;
   }
-  static void sum_over_sequence(const nn::Context& context, const View2<T>& x,
-                                comm::Site site) {
-    if (!context.sequence_parallel()) return;
-    context.groups.tensor->all_reduce(context.exec, comm::span_of(x), comm::Op::sum,
-                                      site);
-  }
-
   bool passes_;       // `memory` goes on
   ParamRef<T> gate_;  // (h)
   std::vector<Slot> slots_;
+};
+
+// All rows of `x` are here, on each tensor rank.
+template <class T>
+void give(const nn::Context& context, View2<const T> x) {
+  const View2<float> output = context.output;
+  const auto columns = static_cast<index_t>(x.extent(1));
+  launch(
+      context.exec, "trireme::test::give", static_cast<index_t>(x.size()),
+      KOKKOS_LAMBDA(const index_t i) {
+        output(i / columns, i % columns) =
+            static_cast<float>(x(i / columns, i % columns));
+      });
+}
+
+// A block of a model that is made for its output has no other pass.
+template <class T>
+class OutputBlock : public TestBlock<T> {
+ public:
+  void set_slot_count(int) override {}
+  void backward_input(const nn::Context&, int, const Tensors<T>&, const Tensors<T>&,
+                      WeightPass) override {
+    throw Error("an output has no gradient");
+  }
+  void backward_weight(const nn::Context&, int) override {}
+};
+
+// A vector of each sample: the mean of its source's memory.
+template <class T>
+class PoolBlock final : public OutputBlock<T> {
+ public:
+  explicit PoolBlock(const Making<T>&) {}
+
+  void forward(const nn::Context& context, int, const Tensors<T>& in,
+               const Tensors<T>&) override {
+    const ArenaScope scope(context.scratch);
+    const auto mean =
+        context.scratch.matrix<T>(Category::hidden, context.samples(), kSourceHidden);
+    mean_forward<T>(context.exec, in[0], context.lengths(context.stream),
+                    context.sequence_begin(), mean);
+    sum_over_sequence(context, mean, "mean of the source");
+    give<T>(context, mean);
+  }
+};
+
+// What ClassifyBlock makes its loss of, for each mark.
+template <class T>
+class ClassesBlock final : public OutputBlock<T> {
+ public:
+  explicit ClassesBlock(const Making<T>& making) : weight_(add_classes(making)) {}
+
+  void forward(const nn::Context& context, int, const Tensors<T>& in,
+               const Tensors<T>&) override {
+    const ArenaScope scope(context.scratch);
+    const auto logits =
+        context.scratch.matrix<T>(Category::logits, context.rows(), kMarkClasses);
+    kernels::linear_forward<T>(context.exec, in[0], weight_.operand(), logits);
+    give<T>(context, logits);
+  }
+
+ private:
+  ParamRef<T> weight_;  // (classes, c)
 };
 
 // `gpt`: of the same dimensions, one of whose layers the blocks of kind "layer" are.
@@ -501,20 +594,9 @@ BatchSpec batch_of(const model::Architecture& text) {
                  {.name = "mark_weights", .stream = kMarks, .holds = weights}}};
 }
 
-}  // namespace
-
-model::Blueprint encoder_decoder(const model::Architecture& text) {
+// Layers of the encoder, and the blocks before them.
+void add_encoder(model::Blueprint& blueprint) {
   const model::Border memory = {{"memory", kSource, kSourceHidden}};
-  const model::Border marked = {memory[0], {"marks", kMarks, kSourceHidden}};
-  // What a block reads does not stand first here.
-  const model::Border all = {memory[0], marked[1], {"text", kText, text.hidden}};
-  const model::Blueprint gpt = model::make_blueprint(text);
-  model::Blueprint blueprint{
-      .architecture = text,
-      .batch = batch_of(text),
-      .objectives = {{.name = "loss", .mask = "loss_mask", .labels = "labels"},
-                     {.name = "marks", .weight = 0.5, .mask = "mark_weights"}},
-      .vocabulary = "embedding/word"};
   blueprint.blocks.push_back({.kind = "words",
                               .name = "encoder/words",
                               .border = memory,
@@ -522,43 +604,77 @@ model::Blueprint encoder_decoder(const model::Architecture& text) {
                               .fields = {"source"},
                               .table = "encoder/word",
                               .stream = kSource});
-  const index_t encoder = text.layers / 3, decoder = text.layers - encoder;
-  for (index_t i = 0; i < encoder; ++i) {
-    BlockSpec layer =
-        mlp_block(fmt::format("encoder/{}", i), "memory", kSource, memory, text.hidden);
+  for (index_t i = 0; i < blueprint.architecture.layers / 3; ++i) {
+    BlockSpec layer = mlp_block(fmt::format("encoder/{}", i), "memory", kSource, memory,
+                                blueprint.architecture.hidden);
     layer.is_layer = true;
     layer.number = i;
     blueprint.blocks.push_back(layer);
   }
+}
+
+// `border`: behind each of them.
+void add_marks(model::Blueprint& blueprint, const model::Border& border) {
   blueprint.blocks.push_back({.kind = "gather",
                               .name = "marks/gather",
-                              .border = marked,
+                              .border = border,
                               .reads = {"memory"},
                               .makes = {"marks"},
                               .fields = {"marked"},
                               .stream = kMarks});
   blueprint.blocks.push_back(
-      mlp_block("marks/mlp", "marks", kMarks, marked, text.hidden));
+      mlp_block("marks/mlp", "marks", kMarks, border, blueprint.architecture.hidden));
+}
+
+BlockSpec classes_block(const char* kind, const model::Border& border) {
+  return {.kind = kind,
+          .name = "marks/classify",
+          .border = border,
+          .reads = {"marks"},
+          .stream = kMarks,
+          .parameters = kMarkClasses * kSourceHidden,
+          .products = {{.flops = 2.0 * kMarkClasses * kSourceHidden, .stream = kMarks}}};
+}
+
+// What gives the vectors, or the classes.
+void add_output(model::Blueprint& blueprint, model::Use use) {
+  if (use == model::Use::vectors) {
+    blueprint.blocks.push_back(
+        {.kind = "pool",
+         .name = "pool",
+         .reads = {"memory"},
+         .fields = {"source_lengths"},
+         .stream = kSource,
+         .output = {{.columns = kSourceHidden, .per = Per::sample}}});
+    return;
+  }
+  add_marks(blueprint, {{"marks", kMarks, kSourceHidden}});
+  BlockSpec classes = classes_block("classes", {});
+  classes.output = {.columns = kMarkClasses};
+  blueprint.blocks.push_back(classes);
+}
+
+void add_decoder(model::Blueprint& blueprint) {
+  const model::Architecture& text = blueprint.architecture;
+  const model::Blueprint gpt = model::make_blueprint(text);
+  model::Border border = blueprint.blocks.back().border;
+  // What a block reads does not stand first here.
+  border.push_back({"text", kText, text.hidden});
   blueprint.blocks.push_back({.kind = "embedding",
                               .name = "embedding",
-                              .border = all,
+                              .border = border,
                               .makes = {"text"},
                               .fields = {"tokens", "positions"},
                               .table = "embedding/word",
                               .parameters = gpt.blocks.front().parameters});
-  for (index_t i = 0; i < decoder; ++i) {
-    blueprint.blocks.push_back(decoder_layer(blueprint, gpt, i, decoder));
+  const index_t count = text.layers - text.layers / 3;
+  for (index_t i = 0; i < count; ++i) {
+    blueprint.blocks.push_back(decoder_layer(blueprint, gpt, i, count));
   }
-  blueprint.blocks.push_back(
-      {.kind = "classify",
-       .name = "marks/classify",
-       .border = {all[2]},
-       .reads = {"marks"},
-       .fields = {"mark_labels", "mark_weights"},
-       .stream = kMarks,
-       .parameters = kMarkClasses * kSourceHidden,
-       .products = {{.flops = 2.0 * kMarkClasses * kSourceHidden, .stream = kMarks}},
-       .objective = 1});
+  BlockSpec classify = classes_block("classify", {border.back()});
+  classify.fields = {"mark_labels", "mark_weights"};
+  classify.objective = 1;
+  blueprint.blocks.push_back(classify);
   blueprint.blocks.push_back({.kind = "head",
                               .name = "head",
                               .reads = {"text"},
@@ -568,13 +684,37 @@ model::Blueprint encoder_decoder(const model::Architecture& text) {
                               .products = gpt.blocks.back().products,
                               .objective = 0,
                               .gradients_in_forward = true});
+}
+
+}  // namespace
+
+model::Blueprint encoder_decoder(const model::Architecture& text, model::Use use) {
+  model::Blueprint blueprint{
+      .architecture = text, .batch = batch_of(text), .vocabulary = "encoder/word"};
   const auto table = [&](const char* name, const char* unit, index_t rows,
                          index_t columns) {
     blueprint.tables.push_back({name, unit, rows, columns, text.init_std});
   };
   table("encoder/word", "encoder/word", kSourceVocabulary, kSourceHidden);
+  add_encoder(blueprint);
+  if (use == model::Use::vectors || use == model::Use::words) {
+    add_output(blueprint, use);
+    blueprint.check();
+    return blueprint;
+  }
+  blueprint.objectives = {{.name = "loss", .mask = "loss_mask", .labels = "labels"},
+                          {.name = "marks", .weight = 0.5, .mask = "mark_weights"}};
+  blueprint.decoded = {.tokens = "tokens",
+                       .positions = "positions",
+                       .source = "source",
+                       .source_lengths = "source_lengths",
+                       .first = 0};
+  blueprint.vocabulary = "embedding/word";
   table("embedding/word", "embedding", text.vocab, text.hidden);
   table("notes", "notes", text.vocab, text.hidden);
+  add_marks(blueprint,
+            {blueprint.blocks.back().border[0], {"marks", kMarks, kSourceHidden}});
+  add_decoder(blueprint);
   blueprint.check();
   return blueprint;
 }
@@ -587,6 +727,8 @@ std::unique_ptr<model::Block<T>> make_encoder_decoder_block(const Making<T>& mak
   if (kind == "meet") return std::make_unique<MeetBlock<T>>(making);
   if (kind == "gather") return std::make_unique<GatherBlock<T>>(making);
   if (kind == "classify") return std::make_unique<ClassifyBlock<T>>(making);
+  if (kind == "pool") return std::make_unique<PoolBlock<T>>(making);
+  if (kind == "classes") return std::make_unique<ClassesBlock<T>>(making);
   return model::make_block<T>(making);
 }
 

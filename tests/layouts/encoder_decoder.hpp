@@ -10,6 +10,9 @@
 //     decoder's layers that do not read them, and so by whole stages
 //   - an objective beside the words', which has its gradients in the backward pass
 //   - a block in the middle that reads no tensor (the decoder's embedding)
+//   - uses that give an output
+//   - texts that are made from others, with a part of the model, the marks, that takes no
+//     part in it
 //   - two shared tables, neither of which the first stage uses; of one of them all users
 //     are layers, which a virtual pipeline deals to several chunks of one stage
 //
@@ -44,8 +47,11 @@ inline constexpr index_t kSourceVocabulary = 53;
 inline constexpr index_t kMarkCount = 5, kMarkClasses = 7;  // of a sample; of a mark
 
 // `text` has the dimensions of the architecture, and a third of its layers are the
-// encoder's.
-model::Blueprint encoder_decoder(const model::Architecture& text);
+// encoder's. Made for its vectors it is the encoder with a mean over each sample's
+// memory, made for words the encoder with the classes of the marks, as numbers before
+// their softmax.
+model::Blueprint encoder_decoder(const model::Architecture& text,
+                                 model::Use use = model::Use::training);
 
 template <class T>
 std::unique_ptr<model::Block<T>> make_encoder_decoder_block(

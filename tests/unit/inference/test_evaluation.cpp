@@ -15,6 +15,7 @@
 namespace trireme::inference {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -46,6 +47,31 @@ TEST(EvaluationOfObjectives, NamesEachWhereThereAreSeveral) {
   evaluation.sets[0].sums.objectives[0] = {0.0, 0.0};
   EXPECT_THAT(evaluation.text(), HasSubstr("not known: no token counts"));
   EXPECT_THAT(evaluation.text(), HasSubstr("took"));
+}
+
+// What is predicted here and there says nothing of the text's bits.
+TEST(EvaluationOfObjectives, OfSomeWordsHasNoBits) {
+  Evaluation evaluation;
+  EvaluatedSet set;
+  set.name = "text";
+  set.sums = sums_of_two();
+  set.losses = {3.0, {}};
+  evaluation.sets = {set};
+  EXPECT_THAT(evaluation.text(), HasSubstr("  tokens            10, of 40 bytes\n"));
+  EXPECT_THAT(evaluation.text(), HasSubstr("bits per byte"));
+  EXPECT_EQ(nlohmann::json::parse(evaluation.json())["bytes"], 40);
+
+  evaluation.sets[0].every_word = false;
+  const auto json = nlohmann::json::parse(evaluation.json());
+  EXPECT_EQ(json["perplexity"], std::exp(3.0));
+  for (const char* key : {"bits_per_token", "bits_per_byte", "bytes"}) {
+    EXPECT_TRUE(json[key].is_null()) << key;
+  }
+  EXPECT_THAT(evaluation.text(),
+              AllOf(HasSubstr("  predicted         10 words\n"),
+                    HasSubstr("  perplexity        20.0855 of the words that are "
+                              "predicted\n"),
+                    Not(HasSubstr("bits")), Not(HasSubstr("bytes"))));
 }
 
 TEST(EvaluationOfObjectives, ProgressKeepsTheSumsOfAll) {

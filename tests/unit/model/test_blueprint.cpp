@@ -55,6 +55,35 @@ TEST(BlueprintCheck, SeesWhatContradictsItself) {
               HasSubstr("there is no table 'no'"));
 }
 
+TEST(BlueprintCheck, SeesOutputsThatAreNone) {
+  const char* const wanted = "a model gives one, of its last block, and has no objective";
+  EXPECT_THAT(refusal([](Blueprint& of) { of.blocks.back().output = {.columns = 3}; }),
+              HasSubstr(wanted));
+  const auto give = [](Blueprint& of, std::size_t block, index_t columns) {
+    of.objectives.clear();
+    of.blocks.back().objective = -1;
+    of.blocks.back().gradients_in_forward = false;
+    of.blocks.at(block).output = {.columns = columns};
+  };
+  EXPECT_THAT(refusal([&](Blueprint& of) { give(of, 1, 3); }), HasSubstr(wanted));
+  const std::size_t last = make_blueprint(test::small_gpt()).blocks.size() - 1;
+  EXPECT_THAT(refusal([&](Blueprint& of) { give(of, last, 0); }), HasSubstr(wanted));
+  EXPECT_EQ(refusal([&](Blueprint& of) { give(of, last, 3); }), "(nothing thrown)");
+}
+
+TEST(BlueprintUse, OfAGptIsTraining) {
+  for (const Use use : {Use::training, Use::text}) {
+    EXPECT_EQ(make_blueprint(test::small_gpt(), use).output(), nullptr);
+  }
+  const auto refusal_of = [](Use use) {
+    return test::message_of<InputError>([&] { make_blueprint(test::small_gpt(), use); });
+  };
+  EXPECT_EQ(refusal_of(Use::vectors),
+            "the model is of kind gpt, which gives no vectors of texts: trireme embed "
+            "takes models of other kinds");
+  EXPECT_THAT(refusal_of(Use::words), HasSubstr("trireme fill takes"));
+}
+
 TEST(BlueprintCheck, SeesFieldsThatDoNotSayWhatTheyHold) {
   EXPECT_THAT(refusal([](Blueprint& of) {
                 of.batch.fields.push_back({.name = "pair", .holds = Holds::classes});

@@ -53,6 +53,16 @@ TEST(DryRunTable, HasWhatLibrariesTakeOfAGpu) {
   EXPECT_EQ(stage["device_total"], 1213 * kMiB);
 }
 
+TEST(DryRunTable, SaysWhatTheModelIs) {
+  DryRun run = dry_run_of({{}});
+  run.parameters = 216192;
+  EXPECT_THAT(run.text(), HasSubstr("\nmodel\n"
+                                    "  parameters              216,192 (216k)\n"
+                                    "  layers x hidden x heads 4 x 64 x 4\n"
+                                    "  sequence, vocabulary    32, 1,000\n"
+                                    "\nstep\n"));
+}
+
 TEST(DryRunTable, OnAHostHasNone) {
   const DryRun run = dry_run_of({{}});
   EXPECT_THAT(run.text(), AllOf(HasSubstr("  total                   132.0 MiB\n"),
