@@ -63,6 +63,9 @@ struct ModelConfig {
   index_t type_vocab_size = 0;  // rows of the table of token types; 0: there is none
   bool binary_head = false;     // says of a pair of segments which kind it is of
   index_t max_predictions = 0;  // masked tokens of a sample that are predicted
+  // Whether tokens of a packed sample see their own document alone
+  // (data.reset_attention_mask, which is no key of the model).
+  bool within_documents = false;
   // Of relative positions: how many distances are told apart, and up to where.
   index_t relative_attention_num_buckets = 32, relative_attention_max_distance = 128;
 

@@ -118,6 +118,7 @@ void fill_bert(Deck& deck, const Filler& fill) {
   fill("data.pairs", data.pairs, model.binary_head ? Pairs::order : Pairs::none);
   fill("data.short_seq_prob", data.short_seq_prob, data.pack ? 0.0 : 0.1);
   fill("model.max_predictions", model.max_predictions, most_predictions(deck));
+  model.within_documents = data.pack && data.reset_attention_mask;
 }
 
 void fill_t5(Deck& deck, const Filler& fill) {

@@ -15,12 +15,13 @@
 #include <vector>
 
 #include "base/exec.hpp"
+#include "kernels/accumulate.hpp"
 #include "kernels/step_state.hpp"
 #include "model/blueprint.hpp"
 #include "nn/attention.hpp"
 #include "nn/context.hpp"
 #include "nn/embedding.hpp"
-#include "nn/layer_norm.hpp"
+#include "nn/norm.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/param_registry.hpp"
 
@@ -152,6 +153,25 @@ struct Making {
   }
 };
 
+// The builder, with a unit begun that has the block's name, and uses its table if there
+// is one.
+template <class T>
+const nn::Builder<T>& begin_unit_of_block(const Making<T>& making) {
+  const bool has_table = !making.spec().table.empty();
+  making.builder.registry.begin_unit(
+      making.spec().name,
+      has_table ? std::optional<std::size_t>(making.table().unit) : std::nullopt);
+  return making.builder;
+}
+
+// How a block's gradient of what it reads goes to `d_in`: a tensor that passes by has one
+// already.
+template <class T>
+kernels::Accumulate accumulate_of(const Making<T>& making, std::size_t read) {
+  return making.spec().passes(making.spec().reads[read]) ? kernels::Accumulate::yes
+                                                         : kernels::Accumulate::no;
+}
+
 // Makes a block: registers its parameters, the units of which it begins itself. Its table
 // is there; that of an owner is the registry's last unit. model::make_block knows the
 // program's kinds of block; tests bring their own.
@@ -160,6 +180,12 @@ using BlockMaker = std::unique_ptr<Block<T>> (*)(const Making<T>& making);
 
 template <class T>
 std::unique_ptr<Block<T>> make_block(const Making<T>& making);
+// The parts of it that kinds of models have to themselves; null where a block is none of
+// theirs.
+template <class T>
+std::unique_ptr<Block<T>> make_bert_block(const Making<T>& making);
+template <class T>
+std::unique_ptr<Block<T>> make_t5_block(const Making<T>& making);
 
 }  // namespace trireme::model
 

@@ -19,7 +19,9 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "kernels/step_state.hpp"
+#include "model/bert.hpp"
 #include "model/gpt.hpp"
+#include "model/t5.hpp"
 
 namespace trireme::model {
 
@@ -294,11 +296,11 @@ Blueprint blueprint_of_kind(const Architecture& architecture) {
     case ModelKind::gpt:
       return gpt_blueprint(architecture);
     case ModelKind::bert:
+      return bert_blueprint(architecture);
     case ModelKind::t5:
-      break;
+      return t5_blueprint(architecture);
   }
-  throw Error(fmt::format("model.kind: {} needs blocks that this version lacks",
-                          name_of(architecture.kind)));
+  throw Error("a kind of model that is none of the list");
 }
 
 }  // namespace

@@ -367,14 +367,15 @@ void Chunk<T>::recompute(const nn::Context& context, int slot, std::size_t block
 }
 
 // What the block before this one wants made of the gradient that this one writes, where
-// that is all of the gradient of its output.
+// that is all of the gradient of its output: this one reads the output first, before
+// whatever else, and it ends here.
 template <class T>
 void Chunk<T>::pass_branch_gradient(const nn::Context& context, int slot,
                                     std::size_t block, WeightPass weight_pass,
                                     Arena& memory) {
   if (block == 0 || !blocks_[block]->makes_branch_gradients()) return;
-  const Ids& made = makes_[block - 1];
-  const bool is_handed_on = made.size() == 1 && made == reads_[block] &&
+  const Ids &made = makes_[block - 1], &read = reads_[block];
+  const bool is_handed_on = made.size() == 1 && !read.empty() && made[0] == read[0] &&
                             lifetimes_[made[0]].last == lifetimes_[made[0]].first;
   if (!is_handed_on) return;
   blocks_[block]->make_branch_gradient(

@@ -9,7 +9,8 @@
 #include "nn/attention.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
@@ -21,72 +22,125 @@
 
 namespace trireme::nn {
 
+kernels::AttentionDesc describe_attention(const Context& context,
+                                          const AttentionForm& form,
+                                          const HeadRange& range) {
+  const int key_stream = form.key_stream < 0 ? context.stream : form.key_stream;
+  kernels::AttentionDesc desc{
+      .batch = context.samples(),
+      .q_length = context.sequence(),
+      .kv_length = context.on_stream(key_stream).sequence(),
+      .heads = range.heads,
+      .kv_heads = range.kv_heads,
+      .head_dim = form.head_size,
+      .mask = form.mask,
+      .query_lengths = context.lengths(context.stream).data(),
+      .scale = form.scale,
+      .dropout = context.mode == Mode::training ? form.dropout : 0.0,
+      .head_begin = range.begin,
+      .mask_queries = form.queries,
+      .mask_keys = form.keys,
+      .layer = form.layer,
+      .site = form.site,
+      .library = context.attention};
+  if (form.mask == kernels::MaskKind::padding) {
+    desc.key_lengths = context.lengths(key_stream).data();
+  }
+  if (form.mask == kernels::MaskKind::segment) {
+    desc.document_begins = context.ids(extent(form.begins)).data();
+    desc.document_ends = context.ids(extent(form.ends)).data();
+  }
+  return desc;
+}
+
+Initializer stacked_init(std::initializer_list<StackedRows> matrices) {
+  std::vector<Initializer::RowBlock> blocks;
+  index_t begin = 0;
+  bool is_one = true;
+  for (const StackedRows& matrix : matrices) {
+    blocks.push_back({begin, matrix.std});
+    begin += matrix.rows;
+    is_one = is_one && matrix.std == blocks[0].std;
+  }
+  return is_one ? Initializer::normal(blocks[0].std) : Initializer::normal(blocks);
+}
+
 template <class T>
 Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
-                        const config::ModelConfig& config, index_t layer)
-    : config_(config),
-      layer_(static_cast<std::uint16_t>(layer)),
-      heads_tp_(config.heads / builder.tensor_size()),
-      kv_heads_tp_(config.kv_heads / builder.tensor_size()),
+                        const AttentionForm& form,
+                        std::optional<RelativeBias<T>> relative_bias)
+    : form_(form),
+      heads_tp_(form.heads / builder.tensor_size()),
+      kv_heads_tp_(form.kv_heads / builder.tensor_size()),
       head_begin_(heads_tp_ * builder.tensor_rank()),
-      qkv_(builder, name + "/qkv", config.hidden,
-           (config.heads + 2 * config.kv_heads) * config.head_elements(), config.init_std,
-           {config.heads * config.head_elements(),
-            config.kv_heads * config.head_elements(),
-            config.kv_heads * config.head_elements()}),
-      projection_(builder, name + "/projection", config.heads * config.head_elements(),
-                  config.hidden, config.output_init_std()) {
+      relative_bias_(std::move(relative_bias)),
+      qkv_(builder, name + "/qkv", form.hidden,
+           (form.heads + 2 * form.kv_heads) * form.head_size,
+           {.init = stacked_init({{form.heads * form.head_size, form.query_std},
+                                  {form.kv_heads * form.head_size, form.key_std},
+                                  {form.kv_heads * form.head_size, form.value_std}}),
+            .has_bias = form.has_bias,
+            .blocks = {form.heads * form.head_size, form.kv_heads * form.head_size,
+                       form.kv_heads * form.head_size}}),
+      projection_(
+          builder, name + "/projection", form.heads * form.head_size, form.hidden,
+          {.init = Initializer::normal(form.output_std), .has_bias = form.has_bias}) {
   const int size = builder.tensor_size();
-  TRIREME_REQUIRE(config.heads % size == 0 && config.kv_heads % size == 0,
+  TRIREME_REQUIRE(form.heads % size == 0 && form.kv_heads % size == 0,
                   "{}: {} and {} key heads over {}", name,
-                  format_plural(config.heads, "head"), config.kv_heads,
+                  format_plural(form.heads, "head"), form.kv_heads,
                   format_plural(size, "rank"));
-}
-
-template <class T>
-kernels::AttentionDesc Attention<T>::describe(const Context& context) const {
-  return {.batch = context.samples(),
-          .q_length = context.sequence(),
-          .kv_length = context.sequence(),
-          .heads = heads_tp_,
-          .kv_heads = kv_heads_tp_,
-          .head_dim = config_.head_elements(),
-          .mask = kernels::MaskKind::causal,
-          .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_elements())),
-          .dropout = context.mode == Mode::training ? config_.attention_dropout : 0.0,
-          .head_begin = head_begin_,
-          .mask_queries = config_.sequence,
-          .mask_keys = config_.sequence,
-          .layer = layer_,
-          .library = context.attention};
-}
-
-template <class T>
-template <class U>
-kernels::HeadsView<U> Attention<T>::heads(const Context& context, View2<U> qkv,
-                                          index_t column) const {
-  const auto width = static_cast<index_t>(qkv.extent(1));
-  // A shape-only pass has no memory to point into.
-  U* data = qkv.data() == nullptr ? nullptr : qkv.data() + column;
-  return {data, context.samples() * width, width};
 }
 
 template <class T>
 void Attention<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                            Saved& saved) const {
   const ComponentRegion region(context.exec.timers(), Component::attention);
-  const index_t d = config_.head_elements();
-  const index_t rows = context.rows();
+  const index_t rows = context.rows(), s = context.sequence();
   saved.x = x;
   saved.qkv = context.saved->matrix<T>(Category::attention, rows, qkv_.out_tp());
-  saved.o = context.saved->matrix<T>(Category::attention, rows, heads_tp_ * d);
+  saved.o =
+      context.saved->matrix<T>(Category::attention, rows, heads_tp_ * form_.head_size);
   saved.lse =
       context.saved->vector<Accumulator<T>>(Category::attention, rows * heads_tp_);
   qkv_.forward(context, x, saved.qkv);
   const Parts<const T> in = parts_of(context, as_const(saved.qkv));
-  kernels::attention_forward<T>(context.exec, describe(context), context.step, in.q, in.k,
-                                in.v, heads(context, saved.o), saved.lse);
+  {
+    const ArenaScope scope(context.scratch);
+    View2<Accumulator<T>> bias;
+    if (relative_bias_) bias = relative_bias_->forward(context, s, s, context.scratch);
+    kernels::attention_forward<T>(context.exec, describe(context), context.step, in.q,
+                                  in.k, in.v, heads_of(context, saved.o), saved.lse,
+                                  as_const(bias));
+  }
   projection_.forward(context, as_const(saved.o), y);
+}
+
+template <class T>
+void Attention<T>::backward_heads(const Context& context, View2<const T> d_y,
+                                  const Saved& saved, Held& held) const {
+  const index_t rows = context.rows(), s = context.sequence();
+  held.d_y = projection_.whole_output_gradient(context, d_y);
+  held.d_qkv = context.held.matrix<T>(Category::gradient, rows, qkv_.out_tp());
+  const ArenaScope scope(context.scratch);
+  const kernels::AttentionDesc desc = describe(context);
+  const auto d_o =
+      context.scratch.matrix<T>(Category::gradient, rows, heads_tp_ * form_.head_size);
+  const auto scratch = context.scratch.vector<Accumulator<T>>(
+      Category::attention, kernels::attention_backward_scratch_elements<T>(desc));
+  View2<Accumulator<T>> bias;
+  if (relative_bias_) {
+    held.d_bias = relative_bias_->take_gradient(s, s, context.held);
+    bias = relative_bias_->forward(context, s, s, context.scratch);
+  }
+  projection_.backward_input(context, held.d_y, d_o);
+  const Parts<const T> in = parts_of(context, as_const(saved.qkv));
+  const Parts<T> d_in = parts_of(context, held.d_qkv);
+  kernels::attention_backward<T>(context.exec, desc, context.step, in.q, in.k, in.v,
+                                 heads_of(context, as_const(saved.o)),
+                                 as_const(saved.lse), heads_of(context, as_const(d_o)),
+                                 scratch, d_in.q, d_in.k, d_in.v, as_const(bias),
+                                 held.d_bias);
 }
 
 template <class T>
@@ -94,30 +148,23 @@ comm::Request Attention<T>::start_backward_input(const Context& context,
                                                  View2<const T> d_y, const Saved& saved,
                                                  View2<T> d_x, Held& held) const {
   const ComponentRegion region(context.exec.timers(), Component::attention);
-  const index_t d = config_.head_elements();
-  const index_t rows = context.rows();
-  held.d_y = projection_.whole_output_gradient(context, d_y);
-  held.d_qkv = context.held.matrix<T>(Category::gradient, rows, qkv_.out_tp());
-  {
-    const ArenaScope scope(context.scratch);
-    const kernels::AttentionDesc desc = describe(context);
-    const auto d_o = context.scratch.matrix<T>(Category::gradient, rows, heads_tp_ * d);
-    const auto scratch = context.scratch.vector<Accumulator<T>>(
-        Category::attention, kernels::attention_backward_scratch_elements<T>(desc));
-    projection_.backward_input(context, held.d_y, d_o);
-    const Parts<const T> in = parts_of(context, as_const(saved.qkv));
-    const Parts<T> d_in = parts_of(context, held.d_qkv);
-    kernels::attention_backward<T>(context.exec, desc, context.step, in.q, in.k, in.v,
-                                   heads(context, as_const(saved.o)), as_const(saved.lse),
-                                   heads(context, as_const(d_o)), scratch, d_in.q, d_in.k,
-                                   d_in.v);
-  }
+  backward_heads(context, d_y, saved, held);
   return qkv_.start_backward_input(context, as_const(held.d_qkv), d_x);
+}
+
+template <class T>
+void Attention<T>::add_backward_input(const Context& context, View2<const T> d_y,
+                                      const Saved& saved, View2<T> d_x,
+                                      Held& held) const {
+  const ComponentRegion region(context.exec.timers(), Component::attention);
+  backward_heads(context, d_y, saved, held);
+  qkv_.add_backward_input(context, as_const(held.d_qkv), d_x);
 }
 
 template <class T>
 View2<Accumulator<T>> Attention<T>::take_bias_sums(const Context& context,
                                                    Arena& memory) const {
+  if (!qkv_.has_bias()) return {};
   return memory.matrix<Accumulator<T>>(
       Category::gradient, kernels::tiled_partial_count(context.rows(), qkv_.out_tp()),
       qkv_.out_tp());
@@ -132,6 +179,10 @@ void Attention<T>::backward_weight(const Context& context, const Saved& saved,
   GatheredRows<T> x = qkv_.start_weight_input(context, saved.x);  // beside the projection
   projection_.backward_weight(context, held.d_y, as_const(saved.o));
   qkv_.backward_weight(context, as_const(held.d_qkv), std::move(x));
+  if (relative_bias_) {
+    relative_bias_->backward_weight(context, as_const(held.d_bias), context.sequence());
+  }
+  if (!qkv_.has_bias()) return;
   kernels::sum_row_blocks<T>(context.exec, as_const(held.d_qkv), qkv_bias);
   qkv_.backward_bias(as_const(qkv_bias), gradients);
 }
@@ -157,7 +208,7 @@ void Attention<T>::forward_cached(const Context& context, View2<const T> x, View
   const ArenaScope scope(context.scratch);
   const kernels::CachedTexts& texts = cache.texts;
   require_room(context, texts);
-  const index_t rows = context.rows(), d = config_.head_elements();
+  const index_t rows = context.rows(), d = form_.head_size;
   const auto qkv = context.scratch.matrix<T>(Category::attention, rows, qkv_.out_tp());
   const auto o = context.scratch.matrix<T>(Category::attention, rows, heads_tp_ * d);
   qkv_.forward(context, x, qkv);
@@ -194,14 +245,15 @@ void Attention<T>::attend_cached(const Context& context, View2<const T> qkv,
   const auto lse =
       context.scratch.vector<Acc>(Category::attention, context.rows() * heads_tp_);
   kernels::attention_forward<T>(context.exec, of_several, context.step,
-                                heads(context, qkv), cached(cache.k), cached(cache.v),
-                                heads(context, o), lse);
+                                heads_of(context, qkv), cached(cache.k), cached(cache.v),
+                                heads_of(context, o), lse);
 }
 
 template <class T>
 bool Attention<T>::has_decode(const Context& context) const {
-  const index_t widest = std::max(config_.hidden, heads_tp_ * config_.head_elements());
-  return context.sequence() == 1 && kernels::has_decode_linear<T>(context.rows(), widest);
+  const index_t widest = std::max(form_.hidden, heads_tp_ * form_.head_size);
+  return context.sequence() == 1 && !relative_bias_ &&
+         kernels::has_decode_linear<T>(context.rows(), widest);
 }
 
 template <class T>
@@ -216,7 +268,7 @@ void Attention<T>::decode(const Context& context, const kernels::DecodeInput<T>&
   const kernels::CachedHeads heads_of_one = cached_heads(context);
   kernels::DecodeOutput<T> qkv;
   qkv.y = context.scratch.matrix<T>(Category::attention, context.rows(),
-                                    heads_tp_ * config_.head_elements());
+                                    heads_tp_ * form_.head_size);
   qkv.k = cache.k;
   qkv.v = cache.v;
   qkv.texts = texts;

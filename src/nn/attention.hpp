@@ -1,20 +1,23 @@
-// nn/attention.hpp — causal self-attention, tensor-parallel over heads.
+// nn/attention.hpp — self-attention, tensor-parallel over heads.
 //
 //   [q; k; v] = Wqkv x + bqkv;  o = attention(q, k, v);  y = Wo o
-// (bo is left to the residual addition that follows). Saves x, qkv (rows, (a + 2 g)_tp
-// d), o and lse. Holds d_y and d_qkv for the weight pass.
+// (bo is left to the residual addition that follows). Which keys a query sees, and what
+// is added to their scores, the form says. Saves x, qkv (rows, (a + 2 g)_tp d), o and
+// lse. Holds d_y and d_qkv for the weight pass, and the gradient of a relative bias.
 #ifndef TRIREME_NN_ATTENTION_HPP_
 #define TRIREME_NN_ATTENTION_HPP_
 
+#include <optional>
 #include <string>
 
 #include "base/types.hpp"
 #include "comm/group.hpp"
-#include "config/deck.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/decode_attention.hpp"
 #include "kernels/decode_linear.hpp"
+#include "nn/layer_form.hpp"
 #include "nn/linear.hpp"
+#include "nn/relative_bias.hpp"
 #include "nn/weight_gradients.hpp"
 #include "tensor/arena.hpp"
 
@@ -29,6 +32,32 @@ struct KvCache {
   kernels::CachedTexts texts = {};
 };
 
+// What a kernel is told of attention, here: of heads [head_begin, head_begin + heads) of
+// the model, queries of context.stream and keys of the stream `keys`.
+struct HeadRange {
+  index_t begin = 0, heads = 1, kv_heads = 1;
+};
+kernels::AttentionDesc describe_attention(const Context& context,
+                                          const AttentionForm& form,
+                                          const HeadRange& range);
+
+// Columns of `matrix` from `column` on, as those of heads.
+template <class U>
+kernels::HeadsView<U> heads_of(const Context& context, View2<U> matrix,
+                               index_t column = 0) {
+  const auto width = static_cast<index_t>(matrix.extent(1));
+  // A shape-only pass has no memory to point into.
+  U* const data = matrix.data() == nullptr ? nullptr : matrix.data() + column;
+  return {data, context.samples() * width, width};
+}
+
+// Initial values of stacked matrices, each of which has rows of its own.
+struct StackedRows {
+  index_t rows = 0;
+  double std = 0.0;
+};
+Initializer stacked_init(std::initializer_list<StackedRows> matrices);
+
 template <class T>
 class Attention {
  public:
@@ -39,18 +68,21 @@ class Attention {
     View1<Accumulator<T>> lse;  // (b, a_tp, s)
   };
   struct Held {
-    View2<const T> d_y;  // (rows, h): all rows
-    View2<T> d_qkv;      // (rows, (a + 2 g)_tp * d)
+    View2<const T> d_y;            // (rows, h): all rows
+    View2<T> d_qkv;                // (rows, (a + 2 g)_tp * d)
+    View2<Accumulator<T>> d_bias;  // of a relative bias
   };
 
-  // `layer`: the global number, for the dropout mask.
-  Attention(const Builder<T>& builder, const std::string& name,
-            const config::ModelConfig& config, index_t layer);
+  Attention(const Builder<T>& builder, const std::string& name, const AttentionForm& form,
+            std::optional<RelativeBias<T>> relative_bias = {});
 
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
   // d_y must live until backward_weight; d_x is there after wait().
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
                                      const Saved& saved, View2<T> d_x, Held& held) const;
+  // The same, added to what is in d_x.
+  void add_backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
+                          View2<T> d_x, Held& held) const;
   // The bias's gradient comes with add_all() of `gradients`, until when its sums over
   // blocks of rows must live: qkv_bias (blocks, columns of qkv), which take_bias_sums()
   // takes.
@@ -80,14 +112,23 @@ class Attention {
   }
 
   View1<const T> output_bias() const { return projection_.bias(); }
+  bool has_bias() const { return projection_.has_bias(); }
   // Columns of a KvCache view: g_tp * d.
-  index_t kv_columns() const { return kv_heads_tp_ * config_.head_elements(); }
+  index_t kv_columns() const { return kv_heads_tp_ * form_.head_size; }
 
  private:
-  kernels::AttentionDesc describe(const Context& context) const;
+  kernels::AttentionDesc describe(const Context& context) const {
+    kernels::AttentionDesc desc =
+        describe_attention(context, form_, {head_begin_, heads_tp_, kv_heads_tp_});
+    desc.has_bias = relative_bias_.has_value();
+    return desc;
+  }
+  // The gradients of q, k and v.
+  void backward_heads(const Context& context, View2<const T> d_y, const Saved& saved,
+                      Held& held) const;
   void require_room(const Context& context, const kernels::CachedTexts& texts) const;
   kernels::CachedHeads cached_heads(const Context& context) const {
-    return {heads_tp_, kv_heads_tp_, config_.head_elements(), describe(context).scale};
+    return {heads_tp_, kv_heads_tp_, form_.head_size, form_.scale};
   }
   void attend_cached(const Context& context, View2<const T> qkv, const KvCache<T>& cache,
                      View2<T> o) const;
@@ -95,20 +136,17 @@ class Attention {
   struct Parts {
     kernels::HeadsView<U> q, k, v;
   };
-  // Columns of `matrix` from `column` on; of the three parts of qkv, or its gradients.
-  template <class U>
-  kernels::HeadsView<U> heads(const Context& context, View2<U> matrix,
-                              index_t column = 0) const;
+  // Of the three parts of qkv, or its gradients.
   template <class U>
   Parts<U> parts_of(const Context& context, View2<U> qkv) const {
-    const index_t d = config_.head_elements();
-    return {heads(context, qkv), heads(context, qkv, heads_tp_ * d),
-            heads(context, qkv, (heads_tp_ + kv_heads_tp_) * d)};
+    const index_t d = form_.head_size;
+    return {heads_of(context, qkv), heads_of(context, qkv, heads_tp_ * d),
+            heads_of(context, qkv, (heads_tp_ + kv_heads_tp_) * d)};
   }
 
-  config::ModelConfig config_;
-  std::uint16_t layer_;
+  AttentionForm form_;
   index_t heads_tp_, kv_heads_tp_, head_begin_;
+  std::optional<RelativeBias<T>> relative_bias_;
   ColumnParallelLinear<T> qkv_;
   RowParallelLinear<T> projection_;
 };

@@ -157,11 +157,12 @@ View2<const T> as_const(const View2<T>& view) {
 }
 
 // A vector of parameters that the weight pass reads: as it is where that pass comes now;
-// a copy of it in context.held where it comes later, when weights are not in use.
+// a copy of it in context.held where it comes later, when weights are not in use. Null
+// where there is none.
 template <class T>
 View1<const T> values_for(const Context& context, WeightPass weight_pass,
                           const View1<const T>& vector) {
-  if (weight_pass == WeightPass::now) return vector;
+  if (weight_pass == WeightPass::now || vector.extent(0) == 0) return vector;
   const auto count = static_cast<index_t>(vector.extent(0));
   const auto kept = context.held.vector<T>(Category::norm, count);
   copy(context.exec, kept, vector);

@@ -7,9 +7,12 @@
 // rank 1 (0, its row 2). Gradients go the same way back: a rank adds those of its rows.
 #include "nn/embedding.hpp"
 
+#include <fmt/format.h>
+
 #include "comm/group.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
+#include "kernels/reductions.hpp"
 #include "nn/mappings.hpp"
 
 namespace trireme::nn {
@@ -78,20 +81,27 @@ void VocabParallelEmbedding<T>::backward_weight(const Context& context,
 }
 
 template <class T>
-Embedding<T>::Embedding(const Builder<T>& builder, const config::ModelConfig& config,
+Embedding<T>::Embedding(const Builder<T>& builder, const EmbeddingForm& form,
                         const VocabParallelEmbedding<T>& word)
-    : config_(config),
-      word_(word),
-      position_(builder.add({.name = "embedding/position/weight",
-                             .shard = replicated({config.sequence, config.hidden}),
-                             .init = Initializer::normal(config.init_std),
-                             .decay = true,
-                             .in_sequence_region = true})) {}
+    : form_(form), word_(word) {
+  const auto table = [&](const char* name, index_t rows) {
+    return builder.add({.name = fmt::format("{}/{}/weight", form.name, name),
+                        .shard = replicated({rows, form.hidden}),
+                        .init = Initializer::normal(form.init_std),
+                        .decay = true,
+                        .in_sequence_region = true});
+  };
+  if (form.places > 0) position_ = table("position", form.places);
+  if (form.types > 0) type_ = table("type", form.types);
+  if (form.norm) {
+    norm_ = Norm<T>(builder, form.name + "/norm", form.hidden, *form.norm);
+  }
+}
 
 template <class T>
 View1<const std::int32_t> Embedding<T>::local(const Context& context,
                                               View1<const std::int32_t> ids) const {
-  if (!context.sequence_parallel()) return ids;
+  if (!context.sequence_parallel() || ids.extent(0) == 0) return ids;
   // A shape-only pass has no memory to point into.
   const std::int32_t* first =
       ids.data() == nullptr ? nullptr
@@ -101,41 +111,101 @@ View1<const std::int32_t> Embedding<T>::local(const Context& context,
 
 template <class T>
 kernels::DropoutDesc Embedding<T>::dropout(const Context& context) const {
-  return {.probability = context.mode == Mode::training ? config_.dropout : 0.0,
+  return {.probability = context.mode == Mode::training ? form_.dropout : 0.0,
           .batch = context.samples(),
           .sequence_begin = context.sequence_begin(),
+          .layer = form_.layer,
           .site = random::Site::embedding};
 }
 
+// Where one rank has all words, they are looked up in the same pass as what is added.
 template <class T>
-void Embedding<T>::forward(const Context& context, View1<const std::int32_t> tokens,
-                           View1<const std::int32_t> positions, View2<T> x) const {
-  // Where one rank has all words, they are looked up in the same pass.
+void Embedding<T>::sum(const Context& context, const Ids& ids,
+                       const kernels::DropoutDesc& dropout, View2<T> x) const {
+  if (!position_) {
+    word_.forward(context, ids.tokens, x);
+    if (dropout.probability == 0.0) return;
+    kernels::bias_dropout_add_forward<T>(context.exec, dropout, context.step, as_const(x),
+                                         {}, {}, x);
+    return;
+  }
   const bool is_whole = context.groups.tensor->size() == 1;
-  if (!is_whole) word_.forward(context, tokens, x);
-  kernels::embedding_dropout_forward<T>(context.exec, dropout(context), context.step,
-                                        is_whole ? tokens : View1<const std::int32_t>(),
-                                        is_whole ? word_.rows() : as_const(x),
-                                        local(context, positions), position_.matrix(), x);
+  if (!is_whole) word_.forward(context, ids.tokens, x);
+  kernels::TokenTypes<T> types;
+  if (type_) types = {local(context, ids.types), type_->matrix()};
+  kernels::embedding_dropout_forward<T>(
+      context.exec, dropout, context.step,
+      is_whole ? ids.tokens : View1<const std::int32_t>(),
+      is_whole ? word_.rows() : as_const(x), local(context, ids.positions),
+      position_->matrix(), x, types);
 }
 
 template <class T>
-void Embedding<T>::backward_weight(const Context& context,
-                                   View1<const std::int32_t> tokens,
-                                   View1<const std::int32_t> positions,
-                                   View2<const T> d_x) const {
+void Embedding<T>::forward(const Context& context, const Ids& ids, View2<T> x,
+                           Saved& saved) const {
+  const kernels::DropoutDesc desc = dropout(context);
+  if (!norm_) {
+    sum(context, ids, desc, x);
+    return;
+  }
+  kernels::DropoutDesc keeps_all = desc;
+  keeps_all.probability = 0.0;
+  const auto before =
+      context.saved->matrix<T>(Category::hidden, context.local_rows(), form_.hidden);
+  sum(context, ids, keeps_all, before);
+  norm_->forward(context, as_const(before), x, saved.norm);
+  if (desc.probability == 0.0) return;
+  kernels::bias_dropout_add_forward<T>(context.exec, desc, context.step, as_const(x), {},
+                                       {}, x);
+}
+
+template <class T>
+void Embedding<T>::backward_weight(const Context& context, const Ids& ids,
+                                   View2<const T> d_x, const Saved& saved) const {
   const ArenaScope scope(context.scratch);
-  const kernels::DropoutDesc dropout = this->dropout(context);
+  const kernels::DropoutDesc desc = dropout(context);
+  const auto rows_of_scratch = [&] {
+    return context.scratch.matrix<T>(Category::gradient, context.local_rows(),
+                                     form_.hidden);
+  };
   View2<const T> d_sum = d_x;
-  if (dropout.probability > 0.0) {
-    const auto masked = context.scratch.matrix<T>(Category::gradient,
-                                                  context.local_rows(), config_.hidden);
-    kernels::dropout_backward<T>(context.exec, dropout, context.step, d_x, masked);
+  if (desc.probability > 0.0) {
+    const auto masked = rows_of_scratch();
+    kernels::dropout_backward<T>(context.exec, desc, context.step, d_x, masked);
     d_sum = masked;
   }
-  word_.backward_weight(context, tokens, d_sum);
-  table_gradient<T>(context, local(context, positions), d_sum, 0, position_,
-                    config_.sequence);
+  if (norm_) {
+    norm_->backward_weight(context, d_sum, saved.norm);
+    const auto d_before = rows_of_scratch();
+    norm_->backward_input(context, d_sum, saved.norm, {}, d_before);
+    d_sum = d_before;
+  }
+  word_.backward_weight(context, ids.tokens, d_sum);
+  if (position_) {
+    table_gradient<T>(context, local(context, ids.positions), d_sum, 0, *position_,
+                      form_.places);
+  }
+  if (type_) type_gradient(context, local(context, ids.types), d_sum);
+}
+
+// Half of all rows ask for one of the types: sums of each over blocks of rows are taken,
+// as for a bias.
+template <class T>
+void Embedding<T>::type_gradient(const Context& context, View1<const std::int32_t> types,
+                                 View2<const T> d_sum) const {
+  using Acc = Accumulator<T>;
+  const ArenaScope scope(context.scratch);
+  const auto rows = static_cast<index_t>(d_sum.extent(0));
+  const auto partials = context.scratch.matrix<Acc>(
+      Category::gradient, kernels::partial_count(rows, form_.hidden),
+      form_.types * form_.hidden);
+  kernels::embedding_backward_types<T>(context.exec, types, d_sum, partials);
+  type_->write_matrix_gradient(
+      [&]<class G>(kernels::Accumulate accumulate, View2<G> d_table) {
+        kernels::add_partials<Acc, G>(
+            context.exec, as_const(partials), accumulate,
+            View1<G>(d_table.data(), d_table.extent(0) * d_table.extent(1)));
+      });
 }
 
 #define TRIREME_INSTANTIATE(T)              \

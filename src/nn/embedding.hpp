@@ -1,7 +1,9 @@
-// nn/embedding.hpp — word embedding split over the vocabulary, learned positions,
-// dropout.
+// nn/embedding.hpp — word embedding split over the vocabulary, learned positions, types
+// of tokens, a norm, dropout.
 //
-//   x = dropout(E[token] + P[position])
+//   x = dropout(N(E[token] + P[position] + Q[type]))
+// GPT has neither types nor the norm, which BERT has where its layers end with norms; T5
+// has words alone. With a norm the sum and its statistics are saved, else nothing.
 // Rows of E outside this rank's range give zero, and an all-reduce over the tensor group
 // completes the sum (Shoeybi et al. 2019, section 3). The gradient has one pass only: it
 // belongs to backward_weight.
@@ -12,10 +14,14 @@
 #ifndef TRIREME_NN_EMBEDDING_HPP_
 #define TRIREME_NN_EMBEDDING_HPP_
 
+#include <optional>
+#include <string>
+
 #include "base/exec.hpp"
-#include "config/deck.hpp"
 #include "kernels/dropout.hpp"
 #include "nn/context.hpp"
+#include "nn/norm.hpp"
+#include "nn/weight_gradients.hpp"
 #include "tensor/param_registry.hpp"
 
 namespace trireme::nn {
@@ -50,19 +56,36 @@ class VocabParallelEmbedding {
   ParamRef<T> weight_;  // (v_tp, h)
 };
 
+struct EmbeddingForm {
+  std::string name = "embedding";  // of its parameters
+  index_t hidden = 0;
+  index_t places = 0;  // rows of the table of positions; 0: there is none
+  index_t types = 0;   // rows of that of types; 0: there is none
+  std::optional<NormForm> norm = {};
+  double init_std = 0.02;
+  double dropout = 0.0;
+  std::uint16_t layer = 0;  // coordinate of dropout: which of the model's embeddings
+};
+
 template <class T>
 class Embedding {
  public:
-  // The table of positions goes to the registry's last unit; `word` is registered
-  // already.
-  Embedding(const Builder<T>& builder, const config::ModelConfig& config,
+  // What is looked up, (rows) each; null what there is no table for.
+  struct Ids {
+    View1<const std::int32_t> tokens, positions = {}, types = {};
+  };
+  struct Saved {
+    typename Norm<T>::Saved norm;
+  };
+
+  // Its own parameters go to the registry's last unit; `word` is registered already.
+  Embedding(const Builder<T>& builder, const EmbeddingForm& form,
             const VocabParallelEmbedding<T>& word);
 
-  // tokens, positions: (rows). x: (local rows, h).
-  void forward(const Context& context, View1<const std::int32_t> tokens,
-               View1<const std::int32_t> positions, View2<T> x) const;
-  void backward_weight(const Context& context, View1<const std::int32_t> tokens,
-                       View1<const std::int32_t> positions, View2<const T> d_x) const;
+  // x: (local rows, h).
+  void forward(const Context& context, const Ids& ids, View2<T> x, Saved& saved) const;
+  void backward_weight(const Context& context, const Ids& ids, View2<const T> d_x,
+                       const Saved& saved) const;
 
   const VocabParallelEmbedding<T>& word() const { return word_; }
 
@@ -70,10 +93,17 @@ class Embedding {
   View1<const std::int32_t> local(const Context& context,
                                   View1<const std::int32_t> ids) const;
   kernels::DropoutDesc dropout(const Context& context) const;
+  // The sum of what is looked up, with what is dropped of it.
+  void sum(const Context& context, const Ids& ids, const kernels::DropoutDesc& dropout,
+           View2<T> x) const;
+  void type_gradient(const Context& context, View1<const std::int32_t> types,
+                     View2<const T> d_sum) const;
 
-  config::ModelConfig config_;
+  EmbeddingForm form_;
   VocabParallelEmbedding<T> word_;
-  ParamRef<T> position_;  // (S, h), the same on every rank of the tensor group
+  std::optional<ParamRef<T>> position_;  // (S, h), the same on every rank of the group
+  std::optional<ParamRef<T>> type_;      // (types, h), the same
+  std::optional<Norm<T>> norm_;
 };
 
 }  // namespace trireme::nn

@@ -19,11 +19,9 @@ namespace trireme::nn {
 
 namespace {
 
-ParamSpec weight_spec(const std::string& name, ShardSpec shard, double init_std) {
-  return {.name = name + "/weight",
-          .shard = std::move(shard),
-          .init = Initializer::normal(init_std),
-          .decay = true};
+ParamSpec weight_spec(const std::string& name, ShardSpec shard, const Initializer& init) {
+  return {
+      .name = name + "/weight", .shard = std::move(shard), .init = init, .decay = true};
 }
 
 ParamSpec bias_spec(const std::string& name, ShardSpec shard) {
@@ -37,13 +35,14 @@ ParamSpec bias_spec(const std::string& name, ShardSpec shard) {
 template <class T>
 ColumnParallelLinear<T>::ColumnParallelLinear(const Builder<T>& builder,
                                               const std::string& name, index_t in,
-                                              index_t out, double init_std,
-                                              const std::vector<index_t>& blocks) {
-  const std::vector<index_t> parts = blocks.empty() ? std::vector<index_t>{out} : blocks;
+                                              index_t out, const LinearOptions& options) {
+  const std::vector<index_t> parts =
+      options.blocks.empty() ? std::vector<index_t>{out} : options.blocks;
   const int size = builder.tensor_size();
   const int rank = builder.tensor_rank();
   weight_ = builder.add(
-      weight_spec(name, split_blocks({out, in}, parts, size, rank), init_std));
+      weight_spec(name, split_blocks({out, in}, parts, size, rank), options.init));
+  if (!options.has_bias) return;
   bias_ = builder.add(bias_spec(name, split_blocks({out}, parts, size, rank)));
 }
 
@@ -60,24 +59,24 @@ void ColumnParallelLinear<T>::forward(const Context& context, View2<const T> x,
 template <class T>
 void ColumnParallelLinear<T>::forward(const Context& context, View2<const T> x,
                                       View2<T> y) const {
-  forward(context, x, kernels::Epilogue<T>{.bias = bias_.vector()}, y);
+  forward(context, x, kernels::Epilogue<T>{.bias = bias()}, y);
 }
 
 template <class T>
-void ColumnParallelLinear<T>::forward_gelu(const Context& context, View2<const T> x,
-                                           View2<T> z, View2<T> y) const {
-  forward(context, x,
-          kernels::Epilogue<T>{.bias = bias_.vector(),
-                               .activation = kernels::Activation::gelu_tanh,
-                               .pre_activation = z},
-          y);
+void ColumnParallelLinear<T>::forward_activated(const Context& context, View2<const T> x,
+                                                kernels::Activation activation,
+                                                View2<T> z, View2<T> y) const {
+  forward(
+      context, x,
+      kernels::Epilogue<T>{.bias = bias(), .activation = activation, .pre_activation = z},
+      y);
 }
 
 template <class T>
 void ColumnParallelLinear<T>::decode(const Context& context,
                                      const kernels::DecodeInput<T>& input,
                                      kernels::DecodeOutput<T> output) const {
-  output.bias = bias_.vector();
+  output.bias = bias();
   kernels::decode_linear<T>(context.exec, input, weight_.operand(), output);
 }
 
@@ -90,6 +89,16 @@ comm::Request ColumnParallelLinear<T>::start_backward_input(const Context& conte
       [&](const View2<T>& partial) {
         kernels::linear_backward_input<T>(context.exec, d_y, weight_.operand(), partial);
       });
+}
+
+template <class T>
+void ColumnParallelLinear<T>::add_backward_input(const Context& context,
+                                                 View2<const T> d_y, View2<T> d_x) const {
+  TRIREME_REQUIRE(context.groups.tensor->size() == 1,
+                  "'{}': a product that is a part of a sum is added to nothing",
+                  weight_.name());
+  kernels::gemm<T, T>(context.exec, kernels::Transpose::no, kernels::Transpose::no,
+                      kernels::Accumulate::yes, d_y, weight_.matrix(), d_x);
 }
 
 template <class T>
@@ -109,9 +118,11 @@ void ColumnParallelLinear<T>::backward_weight(const Context& context, View2<cons
 template <class T>
 RowParallelLinear<T>::RowParallelLinear(const Builder<T>& builder,
                                         const std::string& name, index_t in, index_t out,
-                                        double init_std) {
-  weight_ = builder.add(weight_spec(
-      name, split({out, in}, 1, builder.tensor_size(), builder.tensor_rank()), init_std));
+                                        const LinearOptions& options) {
+  weight_ = builder.add(
+      weight_spec(name, split({out, in}, 1, builder.tensor_size(), builder.tensor_rank()),
+                  options.init));
+  if (!options.has_bias) return;
   ParamSpec bias = bias_spec(name, replicated({out}));
   bias.in_sequence_region = true;
   bias_ = builder.add(std::move(bias));
@@ -131,9 +142,9 @@ void RowParallelLinear<T>::forward_residual(const Context& context, View2<const 
   TRIREME_REQUIRE(context.groups.tensor->size() == 1,
                   "'{}': a product that is a part of a sum takes no bias",
                   weight_.name());
-  kernels::linear_forward<T>(
-      context.exec, x, weight_.operand(),
-      kernels::Epilogue<T>{.bias = bias_.vector(), .residual = residual}, y);
+  kernels::linear_forward<T>(context.exec, x, weight_.operand(),
+                             kernels::Epilogue<T>{.bias = bias(), .residual = residual},
+                             y);
 }
 
 template <class T>
@@ -143,7 +154,7 @@ void RowParallelLinear<T>::decode(const Context& context,
   kernels::DecodeOutput<T> output;
   output.y = y;
   if (context.groups.tensor->size() == 1) {
-    output.bias = bias_.vector();
+    output.bias = bias();
     output.residual = residual;
     kernels::decode_linear<T>(context.exec, input, weight_.operand(), output);
     return;
@@ -160,7 +171,7 @@ void RowParallelLinear<T>::decode(const Context& context,
   kernels::DropoutDesc keeps_all;
   keeps_all.batch = context.samples();
   kernels::bias_dropout_add_forward<T>(context.exec, keeps_all, context.step,
-                                       as_const(output.y), bias_.vector(), residual, y);
+                                       as_const(output.y), bias(), residual, y);
 }
 
 template <class T>
@@ -181,9 +192,47 @@ void RowParallelLinear<T>::backward_weight(const Context& context, View2<const T
   product_gradient(context.exec, weight_, d_y, x);
 }
 
+template <class T>
+ReplicatedLinear<T>::ReplicatedLinear(const Builder<T>& builder, const std::string& name,
+                                      index_t in, index_t out, double init_std)
+    : weight_(builder.add(
+          weight_spec(name, replicated({out, in}), Initializer::normal(init_std)))),
+      bias_(builder.add(bias_spec(name, replicated({out})))) {}
+
+template <class T>
+void ReplicatedLinear<T>::forward(const Context& context, View2<const T> x,
+                                  View2<T> y) const {
+  kernels::linear_forward<T>(context.exec, x, weight_.operand(),
+                             kernels::Epilogue<T>{.bias = bias_.vector()}, y);
+}
+
+template <class T>
+void ReplicatedLinear<T>::forward_activated(const Context& context, View2<const T> x,
+                                            kernels::Activation activation, View2<T> z,
+                                            View2<T> y) const {
+  kernels::linear_forward<T>(
+      context.exec, x, weight_.operand(),
+      kernels::Epilogue<T>{
+          .bias = bias_.vector(), .activation = activation, .pre_activation = z},
+      y);
+}
+
+template <class T>
+void ReplicatedLinear<T>::backward_input(const Context& context, View2<const T> d_y,
+                                         View2<T> d_x) const {
+  kernels::linear_backward_input<T>(context.exec, d_y, weight_.operand(), d_x);
+}
+
+template <class T>
+void ReplicatedLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
+                                          View2<const T> x) const {
+  product_gradient(context.exec, weight_, d_y, x);
+}
+
 #define TRIREME_INSTANTIATE(T)            \
   template class ColumnParallelLinear<T>; \
-  template class RowParallelLinear<T>;
+  template class RowParallelLinear<T>;    \
+  template class ReplicatedLinear<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -2,11 +2,12 @@
 //
 //   ColumnParallelLinear: W (out, in) split by rows;    y_tp = x W_tp^T
 //   RowParallelLinear:    W (out, in) split by columns; y = sum over ranks of x_tp W_tp^T
-// A column-parallel layer's product adds its bias, and takes GeLU where asked. The bias
-// of a row-parallel one is left to what follows (dropout and residual), on local rows,
-// unless the product is all there is to add to the residual. A bias' gradient is the row
-// sum of d_y, from sums over blocks of rows that a pass over d_y has left. A layer saves
-// x.
+//   ReplicatedLinear:     W (out, in) whole on every rank; y = x W^T, of a few rows
+// A layer has a bias unless it is told otherwise. A column-parallel layer's product adds
+// it, and takes the activation where asked. The bias of a row-parallel one is left to
+// what follows (dropout and residual), on local rows, unless the product is all there is
+// to add to the residual. A bias' gradient is the row sum of d_y, from sums over blocks
+// of rows that a pass over d_y has left. A layer saves x.
 //
 // With sequence parallelism a column-parallel layer's x and d_x, and a row-parallel
 // layer's y, are local rows; x is gathered again for the weight gradient, as in
@@ -14,6 +15,7 @@
 #ifndef TRIREME_NN_LINEAR_HPP_
 #define TRIREME_NN_LINEAR_HPP_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,23 +26,29 @@
 #include "nn/mappings.hpp"
 #include "nn/weight_gradients.hpp"
 #include "tensor/arena.hpp"
+#include "tensor/param_registry.hpp"
 
 namespace trireme::nn {
+
+struct LinearOptions {
+  Initializer init = {};
+  bool has_bias = true;
+  // Of a column-parallel layer: extents of the stacked parts of `out` that are each split
+  // by themselves (QKV); one part where empty.
+  std::vector<index_t> blocks = {};
+};
 
 template <class T>
 class ColumnParallelLinear {
  public:
-  // `blocks`: extents of the stacked parts of `out` that are each split by themselves
-  // (QKV); one part where empty.
   ColumnParallelLinear(const Builder<T>& builder, const std::string& name, index_t in,
-                       index_t out, double init_std,
-                       const std::vector<index_t>& blocks = {});
+                       index_t out, const LinearOptions& options);
 
   // y = x W^T + bias.
   void forward(const Context& context, View2<const T> x, View2<T> y) const;
-  // z = x W^T + bias; y = gelu(z).
-  void forward_gelu(const Context& context, View2<const T> x, View2<T> z,
-                    View2<T> y) const;
+  // z = x W^T + bias; y = activation(z).
+  void forward_activated(const Context& context, View2<const T> x,
+                         kernels::Activation activation, View2<T> z, View2<T> y) const;
   // A step of generation where kernels::has_decode_linear(): the output's bias is set
   // here.
   void decode(const Context& context, const kernels::DecodeInput<T>& input,
@@ -48,6 +56,8 @@ class ColumnParallelLinear {
   // d_x is there after wait(); takes from context.held what must live until then.
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
                                      View2<T> d_x) const;
+  // d_x += the same, where there is no other tensor rank.
+  void add_backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const;
   // All rows of x, as the weight pass wants them, on their way into context.scratch.
   GatheredRows<T> start_weight_input(const Context& context, View2<const T> x) const;
   void backward_weight(const Context& context, View2<const T> d_y,
@@ -55,24 +65,27 @@ class ColumnParallelLinear {
   // The bias's gradient from sums over blocks of rows of d_y: (blocks, out_tp).
   void backward_bias(View2<const Accumulator<T>> partials,
                      PartialGradients<T>& gradients) const {
-    gradients.gather(bias_, partials);
+    if (bias_) gradients.gather(*bias_, partials);
   }
 
   index_t out_tp() const { return weight_.local_shape()[0]; }
+  bool has_bias() const { return bias_.has_value(); }
 
  private:
   void forward(const Context& context, View2<const T> x,
                const kernels::Epilogue<T>& epilogue, View2<T> y) const;
 
-  ParamRef<T> weight_;  // (out_tp, in)
-  ParamRef<T> bias_;    // (out_tp)
+  View1<const T> bias() const { return bias_ ? bias_->vector() : View1<const T>(); }
+
+  ParamRef<T> weight_;               // (out_tp, in)
+  std::optional<ParamRef<T>> bias_;  // (out_tp)
 };
 
 template <class T>
 class RowParallelLinear {
  public:
   RowParallelLinear(const Builder<T>& builder, const std::string& name, index_t in,
-                    index_t out, double init_std);
+                    index_t out, const LinearOptions& options);
 
   void forward(const Context& context, View2<const T> x, View2<T> y) const;
   // y + bias + residual, by the product itself; where there is no other tensor rank.
@@ -92,14 +105,43 @@ class RowParallelLinear {
   // residual addition leaves: (blocks, out), of the rows that this rank adds on.
   void backward_bias(View2<const Accumulator<T>> partials,
                      PartialGradients<T>& gradients) const {
+    if (bias_) gradients.gather(*bias_, partials);
+  }
+
+  // Null where there is none.
+  View1<const T> bias() const { return bias_ ? bias_->vector() : View1<const T>(); }
+  bool has_bias() const { return bias_.has_value(); }
+
+ private:
+  ParamRef<T> weight_;               // (out, in_tp)
+  std::optional<ParamRef<T>> bias_;  // (out), the same on every rank of the tensor group
+};
+
+// All ranks of a tensor group compute the same: worth it for so few rows that splitting
+// them would cost more than it saves. x and y are whole on every rank.
+template <class T>
+class ReplicatedLinear {
+ public:
+  ReplicatedLinear(const Builder<T>& builder, const std::string& name, index_t in,
+                   index_t out, double init_std);
+
+  // y = x W^T + bias; of any number of rows.
+  void forward(const Context& context, View2<const T> x, View2<T> y) const;
+  // z = x W^T + bias; y = activation(z).
+  void forward_activated(const Context& context, View2<const T> x,
+                         kernels::Activation activation, View2<T> z, View2<T> y) const;
+  void backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const;
+  void backward_weight(const Context& context, View2<const T> d_y,
+                       View2<const T> x) const;
+  // From sums over blocks of rows of d_y.
+  void backward_bias(View2<const Accumulator<T>> partials,
+                     PartialGradients<T>& gradients) const {
     gradients.gather(bias_, partials);
   }
 
-  View1<const T> bias() const { return bias_.vector(); }
-
  private:
-  ParamRef<T> weight_;  // (out, in_tp)
-  ParamRef<T> bias_;    // (out), the same on every rank of the tensor group
+  ParamRef<T> weight_;  // (out, in)
+  ParamRef<T> bias_;    // (out)
 };
 
 }  // namespace trireme::nn

@@ -3,34 +3,55 @@
 
 #include "base/exec.hpp"
 #include "kernels/decode_linear.hpp"
+#include "kernels/dropout.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::nn {
 
 template <class T>
-LmHead<T>::LmHead(const Builder<T>& builder, index_t hidden,
+LmHead<T>::LmHead(const Builder<T>& builder, const LmHeadForm& form,
                   const VocabParallelEmbedding<T>& word,
-                  kernels::ObjectiveScale objective, index_t most_rows)
-    : hidden_(hidden),
-      norm_(builder, "final_norm", hidden),
-      words_(builder, word, {.objective = objective, .most_rows = most_rows}) {}
+                  kernels::ObjectiveScale objective)
+    : form_(form),
+      norm_(builder, "final_norm", form.hidden, form.norm),
+      words_(builder, word, {.objective = objective, .most_rows = form.most_rows}) {}
+
+template <class T>
+kernels::DropoutDesc LmHead<T>::dropout(const Context& context) const {
+  return {.probability = context.mode == Mode::training ? form_.dropout : 0.0,
+          .batch = context.samples(),
+          .sequence_begin = context.sequence_begin(),
+          .layer = form_.layer,
+          .site = random::Site::embedding,
+          .factor = form_.factor};
+}
 
 template <class T>
 void LmHead<T>::forward(const Context& context, View2<const T> x,
                         View1<const std::int32_t> labels, View1<const float> mask,
                         View1<double> totals, Saved& saved) const {
   const ArenaScope scope(context.scratch);
-  // Where gradients are taken, those of LN(x) are kept, and LN(x) is not.
+  // Where gradients are taken, those of n are kept, and n is not.
   Arena& arena = context.takes_gradients() ? context.scratch : *context.saved;
-  const auto normed = arena.matrix<T>(Category::norm, context.local_rows(), hidden_);
+  const auto normed = arena.matrix<T>(Category::norm, context.local_rows(), form_.hidden);
   norm_.forward(context, x, normed, saved.norm);
+  const kernels::DropoutDesc desc = dropout(context);
+  if (is_scaled(desc)) {
+    kernels::bias_dropout_add_forward<T>(context.exec, desc, context.step,
+                                         as_const(normed), {}, {}, normed);
+  }
   words_.forward(context, as_const(normed), labels, mask, totals, saved.words);
 }
 
 template <class T>
 void LmHead<T>::backward_input(const Context& context, const Saved& saved, View2<T> d_x,
                                WeightPass weight_pass) const {
-  norm_.backward_input(context, as_const(saved.words.d_x), saved.norm, {}, d_x);
+  const kernels::DropoutDesc desc = dropout(context);
+  const View2<T>& d_n = saved.words.d_x;
+  if (is_scaled(desc)) {
+    kernels::dropout_backward<T>(context.exec, desc, context.step, as_const(d_n), d_n);
+  }
+  norm_.backward_input(context, as_const(d_n), saved.norm, {}, d_x);
   if (weight_pass == WeightPass::now) backward_weight(context, saved);
 }
 
@@ -45,13 +66,21 @@ void LmHead<T>::logits(const Context& context, View2<const T> x, View2<T> logits
   const ArenaScope scope(context.scratch);
   const ArenaScope statistics(*context.saved);
   const auto rows = static_cast<index_t>(x.extent(0));
-  if (kernels::has_decode_linear<T>(rows, hidden_)) {
+  const bool is_layer_norm = form_.norm.kind == kernels::NormKind::layernorm;
+  kernels::DropoutDesc desc = dropout(context);
+  desc.batch = 1;  // any number of rows, of which none is dropped
+  if (is_layer_norm && !is_scaled(desc) &&
+      kernels::has_decode_linear<T>(rows, form_.hidden)) {
     words_.decode(context, norm_.decode_input(x), logits);
     return;
   }
-  const auto normed = context.scratch.matrix<T>(Category::norm, rows, hidden_);
-  typename LayerNorm<T>::Saved unused;
+  const auto normed = context.scratch.matrix<T>(Category::norm, rows, form_.hidden);
+  typename Norm<T>::Saved unused;
   norm_.forward(context, x, normed, unused);
+  if (is_scaled(desc)) {
+    kernels::bias_dropout_add_forward<T>(context.exec, desc, context.step,
+                                         as_const(normed), {}, {}, normed);
+  }
   words_.logits(context, as_const(normed), logits);
 }
 

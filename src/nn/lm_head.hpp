@@ -1,31 +1,43 @@
-// nn/lm_head.hpp — final norm, logits by the tied word embedding, and the loss.
+// nn/lm_head.hpp — final norm, logits by a table of words, and the loss.
 //
-//   logits = LN(x) E^T, and what WordLoss makes of them; in training all gradients but
-//   the norm's are taken in the forward pass.
-// Saves x, its statistics and d_LN(x); after a forward pass that takes no gradients LN(x)
+//   logits = n E^T, n = c dropout(N(x)), and what WordLoss makes of them; in training all
+//   gradients but the norm's are taken in the forward pass.
+// GPT drops nothing here, and c = 1. T5 does, and where the table is tied to the
+// embedding c = 1 / sqrt(h) (Raffel et al. 2020; Mesh TensorFlow).
+// Saves x, its statistics and d_n; after a forward pass that takes no gradients n
 // instead.
 #ifndef TRIREME_NN_LM_HEAD_HPP_
 #define TRIREME_NN_LM_HEAD_HPP_
 
 #include "base/exec.hpp"
+#include "kernels/dropout.hpp"
 #include "kernels/step_state.hpp"
 #include "nn/embedding.hpp"
-#include "nn/layer_norm.hpp"
+#include "nn/norm.hpp"
 #include "nn/word_loss.hpp"
 
 namespace trireme::nn {
+
+struct LmHeadForm {
+  index_t hidden = 0;
+  NormForm norm = {};
+  double dropout = 0.0;
+  double factor = 1.0;      // c
+  std::uint16_t layer = 0;  // coordinate of dropout, which has the site of an embedding
+  index_t most_rows = 0;    // as WordLossOptions'
+};
 
 template <class T>
 class LmHead {
  public:
   struct Saved {
-    typename LayerNorm<T>::Saved norm;
-    typename WordLoss<T>::Saved words;  // whose x is LN(x)
+    typename Norm<T>::Saved norm;
+    typename WordLoss<T>::Saved words;  // whose x is n
   };
 
-  // `word`: the embedding that is tied to this head. `most_rows`: as WordLossOptions'.
-  LmHead(const Builder<T>& builder, index_t hidden, const VocabParallelEmbedding<T>& word,
-         kernels::ObjectiveScale objective = {}, index_t most_rows = 0);
+  // `word`: the table, registered already.
+  LmHead(const Builder<T>& builder, const LmHeadForm& form,
+         const VocabParallelEmbedding<T>& word, kernels::ObjectiveScale objective = {});
 
   // As WordLoss::forward().
   void forward(const Context& context, View2<const T> x, View1<const std::int32_t> labels,
@@ -45,8 +57,14 @@ class LmHead {
   index_t vocabulary_tp() const { return words_.vocabulary_tp(); }
 
  private:
-  index_t hidden_;
-  LayerNorm<T> norm_;
+  // Whether n is more than the norm's output.
+  bool is_scaled(const kernels::DropoutDesc& dropout) const {
+    return dropout.probability > 0.0 || dropout.factor != 1.0;
+  }
+  kernels::DropoutDesc dropout(const Context& context) const;
+
+  LmHeadForm form_;
+  Norm<T> norm_;
   WordLoss<T> words_;
 };
 

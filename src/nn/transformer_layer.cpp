@@ -9,6 +9,9 @@
 // weight gradient that reads it; both norms then share one matrix of scratch memory.
 #include "nn/transformer_layer.hpp"
 
+#include <utility>
+
+#include "base/error.hpp"
 #include "base/types.hpp"
 #include "comm/group.hpp"
 #include "kernels/reductions.hpp"
@@ -18,22 +21,36 @@ namespace trireme::nn {
 
 namespace {
 
-std::string layer_name(index_t layer) {
-  return fmt::format("layers/{}", layer);
+// Parameters are registered in the order of the passes, those of cross attention between
+// the others'.
+template <class T>
+std::optional<Norm<T>> cross_norm_of(const Builder<T>& builder, const LayerForm& form) {
+  if (!form.cross) return {};
+  return Norm<T>(builder, form.name + "/cross_norm", form.hidden, form.norm);
+}
+template <class T>
+std::optional<CrossAttention<T>> cross_of(const Builder<T>& builder,
+                                          const LayerForm& form) {
+  if (!form.cross) return {};
+  return CrossAttention<T>(builder, form.name + "/cross", *form.cross);
 }
 
 }  // namespace
 
 template <class T>
-TransformerLayer<T>::TransformerLayer(const Builder<T>& builder,
-                                      const config::ModelConfig& config, index_t layer)
-    : hidden_(config.hidden),
-      dropout_(config.dropout),
-      layer_(static_cast<std::uint16_t>(layer)),
-      input_norm_(builder, layer_name(layer) + "/input_norm", config.hidden),
-      attention_(builder, layer_name(layer) + "/attention", config, layer),
-      mlp_norm_(builder, layer_name(layer) + "/mlp_norm", config.hidden),
-      mlp_(builder, layer_name(layer) + "/mlp", config) {}
+TransformerLayer<T>::TransformerLayer(const Builder<T>& builder, const LayerForm& form,
+                                      std::optional<RelativeBias<T>> relative_bias)
+    : hidden_(form.hidden),
+      dropout_(form.dropout),
+      layer_(form.layer),
+      has_decode_(form.norm.kind == kernels::NormKind::layernorm && !form.cross),
+      input_norm_(builder, form.name + "/input_norm", form.hidden, form.norm),
+      attention_(builder, form.name + "/attention", form.attention,
+                 std::move(relative_bias)),
+      cross_norm_(cross_norm_of(builder, form)),
+      cross_(cross_of(builder, form)),
+      mlp_norm_(builder, form.name + "/mlp_norm", form.hidden, form.norm),
+      mlp_(builder, form.name + "/mlp", form.mlp) {}
 
 template <class T>
 kernels::DropoutDesc TransformerLayer<T>::dropout(const Context& context,
@@ -47,22 +64,34 @@ kernels::DropoutDesc TransformerLayer<T>::dropout(const Context& context,
 
 template <class T>
 void TransformerLayer<T>::forward(const Context& context, View2<const T> x, View2<T> y,
-                                  Saved& saved) const {
+                                  Saved& saved, View2<const T> memory) const {
   const index_t rows = context.local_rows();
   const ArenaScope scope(context.scratch);
   const bool is_selective = context.recompute.selective;
   Arena& norms = is_selective ? context.scratch : *context.saved;
   const auto normed = norms.matrix<T>(Category::norm, rows, hidden_);
-  const auto middle = context.saved->matrix<T>(Category::hidden, rows, hidden_);  // x1
-  const auto middle_normed =
-      is_selective ? normed : norms.matrix<T>(Category::norm, rows, hidden_);
+  View2<T> middle = context.saved->matrix<T>(Category::hidden, rows, hidden_);  // x1
+  const auto next_normed = [&] {
+    return is_selective ? normed : norms.matrix<T>(Category::norm, rows, hidden_);
+  };
+  View2<T> middle_normed = next_normed();
   const auto branch = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
 
   input_norm_.forward(context, x, normed, saved.input_norm);
   attention_.forward(context, as_const(normed), branch, saved.attention);
-  mlp_norm_.forward_residual(context, dropout(context, random::Site::attention_output),
-                             as_const(branch), attention_.output_bias(), x, middle,
-                             middle_normed, saved.mlp_norm);
+  const Norm<T>& behind = cross_ ? *cross_norm_ : mlp_norm_;
+  behind.forward_residual(context, dropout(context, random::Site::attention_output),
+                          as_const(branch), attention_.output_bias(), x, middle,
+                          middle_normed, cross_ ? saved.cross_norm : saved.mlp_norm);
+  if (cross_) {
+    cross_->forward(context, as_const(middle_normed), memory, branch, saved.cross);
+    const View2<T> residual = middle;
+    middle = context.saved->matrix<T>(Category::hidden, rows, hidden_);  // x2
+    middle_normed = next_normed();
+    mlp_norm_.forward_residual(
+        context, dropout(context, random::Site::cross_attention_output), as_const(branch),
+        cross_->output_bias(), as_const(residual), middle, middle_normed, saved.mlp_norm);
+  }
   const kernels::DropoutDesc mlp_dropout = dropout(context, random::Site::mlp_output);
   if (mlp_dropout.probability == 0.0 && context.groups.tensor->size() == 1) {
     mlp_.forward_residual(context, as_const(middle_normed), as_const(middle), y,
@@ -91,9 +120,31 @@ BranchGradient<T> TransformerLayer<T>::mlp_branch(const Context& context,
   const bool is_apart = desc.probability > 0.0 || keeps_copy(context, weight_pass);
   BranchGradient<T> branch{.dropout = desc};
   if (is_apart) branch.d_branch = memory.matrix<T>(Category::gradient, rows, hidden_);
-  branch.bias_partials = memory.matrix<Accumulator<T>>(
-      Category::gradient, kernels::partial_count(rows, hidden_), hidden_);
+  if (mlp_.has_bias()) {
+    branch.bias_partials = memory.matrix<Accumulator<T>>(
+        Category::gradient, kernels::partial_count(rows, hidden_), hidden_);
+  }
   return branch;
+}
+
+// Where whoever wrote d_y has not made it.
+template <class T>
+void TransformerLayer<T>::make_mlp_branch(const Context& context, View2<const T> d_y,
+                                          Held& held, WeightPass weight_pass) const {
+  const bool is_made = held.has_mlp_branch;
+  held.has_mlp_branch = false;  // the next d_y may come without
+  if (is_made) return;
+  held.mlp_branch = mlp_branch(context, weight_pass, context.held);
+  const BranchGradient<T>& branch = held.mlp_branch;
+  if (mlp_.has_bias()) {
+    kernels::bias_dropout_add_backward<T>(context.exec, branch.dropout, context.step, d_y,
+                                          branch.d_branch, branch.bias_partials);
+  } else if (branch.dropout.probability > 0.0) {
+    kernels::dropout_backward<T>(context.exec, branch.dropout, context.step, d_y,
+                                 branch.d_branch);
+  } else if (branch) {
+    copy(context.exec, branch.d_branch, d_y);
+  }
 }
 
 template <class T>
@@ -109,100 +160,157 @@ BranchGradient<T> TransformerLayer<T>::leave_branch_gradient(const Context& cont
 }
 
 template <class T>
+BranchGradient<T> TransformerLayer<T>::attention_branch(const Context& context,
+                                                        random::Site site, bool has_bias,
+                                                        const View2<T>& d_output) const {
+  BranchGradient<T> branch{.dropout = dropout(context, site)};
+  if (has_bias) {
+    branch.bias_partials = context.held.matrix<Accumulator<T>>(
+        Category::gradient, kernels::partial_count(context.local_rows(), hidden_),
+        hidden_);
+  }
+  if (branch.dropout.probability > 0.0) branch.d_branch = d_output;
+  return branch;
+}
+
+// d_x1 and d_x2 are gradients of sums that are normed. Each is held for a weight pass
+// where nothing is dropped, as it is then the gradient of an output of attention.
+template <class T>
 void TransformerLayer<T>::backward_input(const Context& context, View2<const T> d_y,
                                          const Saved& saved, View2<T> d_x, Held& held,
                                          WeightPass weight_pass,
-                                         const BranchGradient<T>& before) const {
+                                         const BranchGradient<T>& before,
+                                         const MemoryGradient<T>& d_memory) const {
   const index_t rows = context.local_rows();
   const bool now = weight_pass == WeightPass::now;
-  Arena& memory = context.held;
-  // The gradient of attention's output is held for its weight pass; that of x1 as well
-  // where nothing is dropped, as they are the same then.
-  const auto d_attention = memory.matrix<T>(Category::gradient, rows, hidden_);
-  BranchGradient<T>& attention_branch = held.attention_branch;
-  attention_branch = {.dropout = dropout(context, random::Site::attention_output)};
-  attention_branch.bias_partials = memory.matrix<Accumulator<T>>(
-      Category::gradient, kernels::partial_count(rows, hidden_), hidden_);
-  const bool drops = attention_branch.dropout.probability > 0.0;
-  if (drops) attention_branch.d_branch = d_attention;
+  const auto d_attention = context.held.matrix<T>(Category::gradient, rows, hidden_);
+  held.attention_branch = attention_branch(context, random::Site::attention_output,
+                                           attention_.has_bias(), d_attention);
+  const bool drops = held.attention_branch.dropout.probability > 0.0;
+  View2<T> d_cross;
+  if (cross_) {
+    d_cross = context.held.matrix<T>(Category::gradient, rows, hidden_);
+    held.cross_branch = attention_branch(context, random::Site::cross_attention_output,
+                                         cross_->has_bias(), d_cross);
+  }
   if (context.recompute.selective) {
     held.mlp_norm = mlp_norm_.values_for(context, weight_pass);
+    if (cross_) held.cross_norm = cross_norm_->values_for(context, weight_pass);
     held.input_norm = input_norm_.values_for(context, weight_pass);
   }
   const ArenaScope scope(context.scratch);
   const auto d_middle =
       drops ? context.scratch.matrix<T>(Category::gradient, rows, hidden_) : d_attention;
+  const View2<T> d_second = drops || !cross_ ? d_middle : d_cross;  // d_x2
   const auto d_normed = context.scratch.matrix<T>(Category::gradient, rows, hidden_);
-  const auto qkv_bias =
-      now ? attention_.take_bias_sums(context, context.scratch) : View2<Accumulator<T>>();
+  const BiasSums bias_sums = now ? take_bias_sums(context) : BiasSums{};
   PartialGradients<T> gradients;
 
-  if (!held.has_mlp_branch) {
-    held.mlp_branch = mlp_branch(context, weight_pass, memory);
-    kernels::bias_dropout_add_backward<T>(context.exec, held.mlp_branch.dropout,
-                                          context.step, d_y, held.mlp_branch.d_branch,
-                                          held.mlp_branch.bias_partials);
-  }
-  held.has_mlp_branch = false;  // the next d_y may come without
+  make_mlp_branch(context, d_y, held, weight_pass);
   const bool is_apart = held.mlp_branch.d_branch.extent(0) > 0;
   const View2<const T> d_mlp = is_apart ? as_const(held.mlp_branch.d_branch) : d_y;
   comm::Request request =
       mlp_.start_backward_input(context, d_mlp, saved.mlp, d_normed, held.mlp);
   if (now) mlp_weight(context, saved, held, gradients);
   request.wait(context.exec);
-  held.mlp_norm_sums = mlp_norm_.backward_residual(
-      context, attention_branch, as_const(d_normed), saved.mlp_norm, d_y, d_middle);
+  held.mlp_norm_sums = mlp_norm_.backward_branch(
+      context, cross_ ? held.cross_branch : held.attention_branch, as_const(d_normed),
+      saved.mlp_norm, d_y, d_second);
   if (now) mlp_norm_.backward_weight(held.mlp_norm_sums, gradients);
+
+  if (cross_) {
+    cross_input(context, saved, d_second, d_memory, d_normed, d_middle, held,
+                {weight_pass, bias_sums, gradients});
+  }
 
   request = attention_.start_backward_input(context, as_const(d_attention),
                                             saved.attention, d_normed, held.attention);
-  if (now) attention_weight(context, saved, held, qkv_bias, gradients);
+  if (now) attention_weight(context, saved, held, bias_sums, gradients);
   request.wait(context.exec);
-  held.input_norm_sums =
-      before ? input_norm_.backward_residual(context, before, as_const(d_normed),
-                                             saved.input_norm, as_const(d_middle), d_x)
-             : input_norm_.backward(context, as_const(d_normed), saved.input_norm,
-                                    as_const(d_middle), d_x);
+  held.input_norm_sums = input_norm_.backward_branch(
+      context, before, as_const(d_normed), saved.input_norm, as_const(d_middle), d_x);
   if (!now) return;
   input_norm_.backward_weight(held.input_norm_sums, gradients);
   gradients.add_all(context.exec);
+}
+
+// d_x2 -> d_x1, with cross attention and the norm before it.
+template <class T>
+void TransformerLayer<T>::cross_input(const Context& context, const Saved& saved,
+                                      View2<T> d_x2, const MemoryGradient<T>& d_memory,
+                                      View2<T> d_normed, View2<T> d_x1, Held& held,
+                                      const WeightSums& sums) const {
+  const bool now = sums.weight_pass == WeightPass::now;
+  const View2<T>& d_branch = held.cross_branch.d_branch;
+  const View2<T>& d_cross = d_branch.extent(0) > 0 ? d_branch : d_x2;
+  comm::Request request = cross_->start_backward_input(
+      context, as_const(d_cross), saved.cross, d_normed, d_memory, held.cross);
+  if (now) cross_weight(context, saved, held, sums.biases, sums.gradients);
+  request.wait(context.exec);
+  held.cross_norm_sums =
+      cross_norm_->backward_branch(context, held.attention_branch, as_const(d_normed),
+                                   saved.cross_norm, as_const(d_x2), d_x1);
+  if (now) cross_norm_->backward_weight(held.cross_norm_sums, sums.gradients);
+}
+
+template <class T>
+typename TransformerLayer<T>::BiasSums TransformerLayer<T>::take_bias_sums(
+    const Context& context) const {
+  BiasSums sums;
+  sums.qkv = attention_.take_bias_sums(context, context.scratch);
+  if (cross_) sums.cross = cross_->take_bias_sums(context, context.scratch);
+  return sums;
 }
 
 template <class T>
 void TransformerLayer<T>::backward_weight(const Context& context, const Saved& saved,
                                           const Held& held) const {
   const ArenaScope scope(context.scratch);
-  const auto qkv_bias = attention_.take_bias_sums(context, context.scratch);
+  const BiasSums bias_sums = take_bias_sums(context);
   PartialGradients<T> gradients;
   mlp_weight(context, saved, held, gradients);
   mlp_norm_.backward_weight(held.mlp_norm_sums, gradients);
-  attention_weight(context, saved, held, qkv_bias, gradients);
+  if (cross_) {
+    cross_weight(context, saved, held, bias_sums, gradients);
+    cross_norm_->backward_weight(held.cross_norm_sums, gradients);
+  }
+  attention_weight(context, saved, held, bias_sums, gradients);
   input_norm_.backward_weight(held.input_norm_sums, gradients);
   gradients.add_all(context.exec);
 }
 
 template <class T>
 View2<const T> TransformerLayer<T>::normed(const Context& context,
-                                           const typename LayerNorm<T>::Values& norm,
-                                           const typename LayerNorm<T>::Saved& saved,
+                                           const typename Norm<T>::Values& norm,
+                                           const typename Norm<T>::Saved& saved,
                                            View2<const T> kept) const {
   if (!context.recompute.selective) return kept;
   const auto y = context.scratch.matrix<T>(Category::norm, context.local_rows(), hidden_);
-  LayerNorm<T>::forward_again(context, norm, saved, y);
+  Norm<T>::forward_again(context, norm, saved, y);
   return y;
 }
 
 template <class T>
 void TransformerLayer<T>::attention_weight(const Context& context, const Saved& saved,
-                                           const Held& held,
-                                           View2<Accumulator<T>> qkv_bias,
+                                           const Held& held, const BiasSums& sums,
                                            PartialGradients<T>& gradients) const {
   const ArenaScope scope(context.scratch);
   typename Attention<T>::Saved whole = saved.attention;
   whole.x = normed(context, held.input_norm, saved.input_norm, whole.x);
-  attention_.backward_weight(context, whole, held.attention, qkv_bias, gradients);
+  attention_.backward_weight(context, whole, held.attention, sums.qkv, gradients);
   attention_.backward_output_bias(as_const(held.attention_branch.bias_partials),
                                   gradients);
+}
+
+template <class T>
+void TransformerLayer<T>::cross_weight(const Context& context, const Saved& saved,
+                                       const Held& held, const BiasSums& sums,
+                                       PartialGradients<T>& gradients) const {
+  const ArenaScope scope(context.scratch);
+  typename CrossAttention<T>::Saved whole = saved.cross;
+  whole.x = normed(context, held.cross_norm, saved.cross_norm, whole.x);
+  cross_->backward_weight(context, whole, held.cross, sums.cross, gradients);
+  cross_->backward_output_bias(as_const(held.cross_branch.bias_partials), gradients);
 }
 
 template <class T>
@@ -219,7 +327,8 @@ void TransformerLayer<T>::mlp_weight(const Context& context, const Saved& saved,
 template <class T>
 void TransformerLayer<T>::forward_cached(const Context& context, View2<const T> x,
                                          View2<T> y, KvCache<T>& cache) const {
-  if (attention_.has_decode(context)) {
+  TRIREME_REQUIRE(!cross_, "generation by layers with cross attention is not written");
+  if (has_decode_ && mlp_.has_decode() && attention_.has_decode(context)) {
     decode(context, x, y, cache);
     return;
   }
@@ -229,7 +338,7 @@ void TransformerLayer<T>::forward_cached(const Context& context, View2<const T> 
   const auto normed = context.scratch.matrix<T>(Category::norm, rows, hidden_);
   const auto branch = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
   const auto middle = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
-  typename LayerNorm<T>::Saved unused;
+  typename Norm<T>::Saved unused;
   typename Mlp<T>::Saved mlp_unused;
 
   input_norm_.forward(context, x, normed, unused);

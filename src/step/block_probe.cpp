@@ -174,7 +174,10 @@ std::int32_t probed_element(const BatchSpec& batch, const FieldSpec& field, inde
       return number(i * 7919 % std::max(field.below, index_t{1}));
     case Holds::places:
       return number(position);
+    case Holds::begins:
+      return 0;
     case Holds::lengths:
+    case Holds::ends:
       return number(positions(field.stream));
     case Holds::rows: {
       const index_t all = positions(field.stream), of = positions(field.rows_of);

@@ -44,6 +44,8 @@ enum class Holds {
   places,   // where the tokens of its stream stand in their text, often 0, 1, 2 ...
   lengths,  // how many positions of each sample of its stream are real: the first ones
   rows,     // positions of the stream FieldSpec::rows_of, each once; -1: of none
+  begins,   // for each token where its document begins, a position of its stream
+  ends,     // and where it ends: one behind the document's last token
   weights   // how much each element counts: the only ones with a fraction
 };
 

@@ -98,10 +98,10 @@ class MlpBlock final : public TestBlock<T> {
  public:
   explicit MlpBlock(const Making<T>& making)
       : mlp_(begin_unit(making), making.spec().name,
-             {.layers = 1,
-              .hidden = kSourceHidden,
-              .ffn_hidden = making.blueprint.architecture.hidden,
-              .init_std = making.blueprint.architecture.init_std}) {}
+             nn::mlp_form({.layers = 1,
+                           .hidden = kSourceHidden,
+                           .ffn_hidden = making.blueprint.architecture.hidden,
+                           .init_std = making.blueprint.architecture.init_std})) {}
 
   void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
 

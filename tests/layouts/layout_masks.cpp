@@ -37,9 +37,9 @@ class MaskRun {
       : groups_(groups),
         sequence_parallel_(sequence_parallel),
         embedding_(builder(),
-                   {.hidden = kMaskHidden, .sequence = kSequence, .dropout = 0.5},
+                   {.hidden = kMaskHidden, .places = kSequence, .dropout = 0.5},
                    {builder(), "embedding/word", kLongVocabulary, kMaskHidden, 0.02}),
-        layer_(builder(), layer_config(), kMaskLayer) {
+        layer_(builder(), nn::layer_form(layer_config(), kMaskLayer)) {
     params_.allocate(registry_, ParamBuffer<float>::Use::training);
     set_weights();
   }
@@ -81,7 +81,7 @@ class MaskRun {
     set("layers/2/input_norm/bias", constant(share));
     set("layers/2/input_norm/weight",
         constant(std::sqrt(share * (1.0f - share) +
-                           static_cast<float>(nn::kLayerNormEpsilon))));
+                           static_cast<float>(nn::NormForm().epsilon))));
     const index_t rows = kMaskHeads * kMaskHeadDim / groups_.tensor->size();
     set("layers/2/attention/qkv/weight", [rows](index_t i) {
       const index_t row = i / kMaskHidden, key = i % kMaskHidden;
@@ -119,9 +119,10 @@ class MaskRun {
 
   void pass(const nn::Context& context, const Arrays& a) {
     using nn::as_const;
-    const View1<const std::int32_t> tokens = a.tokens, positions = a.positions;
-    embedding_.forward(context, tokens, positions, a.embedded);
-    embedding_.backward_weight(context, tokens, positions, as_const(a.ones));
+    const nn::Embedding<float>::Ids ids{a.tokens, a.positions};
+    nn::Embedding<float>::Saved nothing;
+    embedding_.forward(context, ids, a.embedded, nothing);
+    embedding_.backward_weight(context, ids, as_const(a.ones), nothing);
     layer_.forward(context, as_const(a.x), a.y, layer_saved_);
     layer_.backward_input(context, as_const(a.ones), layer_saved_, a.d_x, layer_held_);
   }

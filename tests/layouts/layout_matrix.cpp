@@ -476,6 +476,7 @@ double MatrixSamples::element(const FieldSpec& field, index_t sample,
     return filled_.spec().streams.at(extent(stream)).sequence;
   };
   const auto number = [](index_t value) { return static_cast<double>(value); };
+  const index_t second = sample % positions(field.stream);  // document, where it begins
   switch (field.holds) {
     case Holds::words:
     case Holds::classes: {
@@ -486,6 +487,10 @@ double MatrixSamples::element(const FieldSpec& field, index_t sample,
       return number(position);
     case Holds::lengths:
       return number(length_of(sample, positions(field.stream)));
+    case Holds::begins:  // two documents
+      return number(position < second ? 0 : second);
+    case Holds::ends:
+      return number(position < second ? second : positions(field.stream));
     case Holds::rows: {  // all over the part that is real
       const index_t all = positions(field.stream);
       const index_t of = length_of(sample, positions(field.rows_of));

@@ -91,7 +91,8 @@ def make_batches(case, generator):
     """Fields of all batches, as tensors by name."""
     count = max(case["train_steps"], 1)
     b, s, most = len(case["lengths"][0]), case["sequence"], case["predictions"]
-    labels = shared.noisy_walk((count, b, s), case["vocab"], generator)
+    # Word 0 is padding: what is looked up of it has no gradient in Hugging Face's.
+    labels = 1 + shared.noisy_walk((count, b, s), case["vocab"] - 1, generator)
     tokens, types = labels.clone(), torch.zeros_like(labels)
     places = torch.full((count, b, most), -1)
     lengths = torch.tensor([case["lengths"][n % len(case["lengths"])] for n in range(count)])

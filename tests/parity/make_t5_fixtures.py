@@ -28,6 +28,20 @@ import transformers
 
 import oracle as shared
 
+
+def in_fp64():
+    """Hugging Face's T5 takes the statistics of its norms and its softmax in fp32 whatever
+    the model's type: here in that of the numbers."""
+    def norm(self, states):
+        variance = states.pow(2).mean(-1, keepdim=True)
+        return self.weight * (states * torch.rsqrt(variance + self.variance_epsilon))
+
+    transformers.models.t5.modeling_t5.T5LayerNorm.forward = norm
+    narrowing = torch.Tensor.float
+    torch.Tensor.float = lambda self: (self if self.dtype == torch.float64
+                                       else narrowing(self))
+
+
 HERE = pathlib.Path(__file__).resolve().parent / "fixtures"
 
 CASES = {
@@ -45,7 +59,7 @@ CASES = {
     "t5_v11_odd": dict(version="1.1", vocab=97, source=37, target=23, hidden=30, heads=3,
                        head_size=6, ffn=44, layers=2, decoder_layers=2, buckets=8,
                        distance=20, source_lengths=(5, 37, 30), target_lengths=(11, 23, 2),
-                       seed=33, perturb=0.25, train_steps=0),
+                       seed=33, perturb=0.1, train_steps=0),
 }
 
 
@@ -161,5 +175,6 @@ def make(name, case):
 
 
 if __name__ == "__main__":
+    in_fp64()
     for case_name, settings in CASES.items():
         make(case_name, settings)

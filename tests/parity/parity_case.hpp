@@ -2,8 +2,9 @@
 // in fp64: logits, loss, every gradient, and AdamW steps with clipping, decay and
 // schedule. The same for every kind of model; what a kind brings is its fixture.
 //
-// Of the oracle are read: logits (b, positions of the head's stream, v) and loss (1) of
-// batch 0, gradient/NAME, and where it trains train/loss, train/grad_norm and
+// Of the oracle are read: logits (b, positions of the head's stream, v), of which rows
+// count that the first objective's mask has, and loss (objectives) of batch 0,
+// gradient/NAME, and where it trains train/loss (n, objectives), train/grad_norm and
 // train/learning_rate (n).
 #ifndef TRIREME_TESTS_PARITY_PARITY_CASE_HPP_
 #define TRIREME_TESTS_PARITY_PARITY_CASE_HPP_
@@ -38,6 +39,7 @@ struct ParityFixture {
   std::string oracle;  // file
   model::Blueprint blueprint;
   index_t samples = 0, batches = 0;  // of a batch; how many there are
+  std::string logits = "logits";     // what the oracle calls them
   std::function<std::vector<float>(const ParamSpec&)> weights = {};
   // Of sample i of batch n: number n * samples + i.
   std::function<double(const FieldSpec&, index_t sample, index_t position)> element = {};
@@ -60,19 +62,20 @@ class ParityCase {
 
   void expect_logits_and_loss(double logit_bound, double loss_bound) {
     const double loss = loss_with_gradients(0);
-    const double expected_loss = numbers("loss").at(0);
+    const double expected_loss = losses_of_batches("loss").at(0);
     EXPECT_LE(std::abs(loss - expected_loss) / expected_loss, loss_bound);
 
     // The backward pass turned the logits into their gradient: evaluate again.
     step_.evaluate([&](int) { return batch(0); }, 1);
-    const std::vector<double> expected = numbers("logits");  // (b, positions, v)
-    const auto logits = step_.last_logits();                 // (positions * b, v)
+    const std::vector<double> expected = numbers(fixture_.logits);  // (b, positions, v)
+    const auto logits = step_.last_logits();                        // (positions * b, v)
     const auto b = extent(fixture_.samples), v = logits.extent(1);
     const std::size_t positions = logits.extent(0) / b;
     ASSERT_EQ(expected.size(), b * positions * v);
     double worst = 0;
     for (std::size_t at = 0; at < expected.size(); ++at) {
       const std::size_t t = at % v, p = at / v % positions, i = at / v / positions;
+      if (!counts(static_cast<index_t>(i), static_cast<index_t>(p))) continue;
       worst = std::max(
           worst, std::abs(static_cast<double>(logits(p * b + i, t)) - expected[at]));
     }
@@ -112,7 +115,7 @@ class ParityCase {
                                      .min_lr = 1e-4,
                                      .warmup = 4,
                                      .decay = fixture_.batches};
-    const std::vector<double> losses = numbers("train/loss"),
+    const std::vector<double> losses = losses_of_batches("train/loss"),
                               norms = numbers("train/grad_norm"),
                               rates = numbers("train/learning_rate");
     ASSERT_EQ(std::ssize(losses), fixture_.batches);
@@ -148,6 +151,20 @@ class ParityCase {
 
   std::vector<double> numbers(const std::string& name) const {
     return elements<double>(oracle_.at(name));
+  }
+  // The sum over objectives for each batch.
+  std::vector<double> losses_of_batches(const std::string& name) const {
+    const std::vector<double> all = numbers(name);
+    const std::size_t objectives = fixture_.blueprint.objectives.size();
+    std::vector<double> sums(all.size() / objectives, 0.0);
+    for (std::size_t i = 0; i < all.size(); ++i) sums[i / objectives] += all[i];
+    return sums;
+  }
+  bool counts(index_t sample, index_t position) const {
+    const BatchSpec& spec = fixture_.blueprint.batch;
+    const FieldSpec& mask =
+        spec.fields[spec.field(fixture_.blueprint.objectives.at(0).mask)];
+    return fixture_.element(mask, sample, position) != 0.0;
   }
   HostBatch batch(index_t n) {
     return filled_.fill(n * fixture_.samples, fixture_.element);

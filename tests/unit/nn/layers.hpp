@@ -202,7 +202,8 @@ template <class T>
 Layer<T> column_linear(LayerBench<T>& bench, double) {
   const index_t ranks = bench.groups.tensor->size();
   auto layer = detail::linear<T>(
-      nn::ColumnParallelLinear<T>(bench.builder(), "linear", kHidden, kFfnHidden, 0.02),
+      nn::ColumnParallelLinear<T>(bench.builder(), "linear", kHidden, kFfnHidden,
+                                  {.init = Initializer::normal(0.02)}),
       kHidden, kFfnHidden / ranks);
   layer.splits_y = true;
   return layer;
@@ -212,7 +213,8 @@ template <class T>
 Layer<T> row_linear(LayerBench<T>& bench, double) {
   const index_t ranks = bench.groups.tensor->size();
   auto layer = detail::linear<T>(
-      nn::RowParallelLinear<T>(bench.builder(), "linear", kFfnHidden, kHidden, 0.02),
+      nn::RowParallelLinear<T>(bench.builder(), "linear", kFfnHidden, kHidden,
+                               {.init = Initializer::normal(0.02)}),
       kFfnHidden / ranks, kHidden);
   layer.splits_x = true;
   return layer;
@@ -221,12 +223,12 @@ Layer<T> row_linear(LayerBench<T>& bench, double) {
 template <class T>
 Layer<T> layer_norm(LayerBench<T>& bench, double) {
   struct Parts {
-    nn::LayerNorm<T> layer;
-    typename nn::LayerNorm<T>::Saved saved;
+    nn::Norm<T> layer;
+    typename nn::Norm<T>::Saved saved;
     View2<const T> d_y;
   };
   const auto parts = std::make_shared<Parts>(
-      Parts{nn::LayerNorm<T>(bench.builder(), "norm", kHidden), {}, {}});
+      Parts{nn::Norm<T>(bench.builder(), "norm", kHidden), {}, {}});
   return {.in = kHidden,
           .out = kHidden,
           .forward =
@@ -258,43 +260,49 @@ inline config::ModelConfig transformer_config(double dropout) {
 
 template <class T>
 Layer<T> mlp(LayerBench<T>& bench, double) {
-  return detail::block<T>(nn::Mlp<T>(bench.builder(), "mlp", transformer_config(0.0)));
+  return detail::block<T>(
+      nn::Mlp<T>(bench.builder(), "mlp", nn::mlp_form(transformer_config(0.0))));
 }
 
 template <class T>
 Layer<T> attention(LayerBench<T>& bench, double dropout) {
-  return detail::block<T>(
-      nn::Attention<T>(bench.builder(), "attention", transformer_config(dropout), 3));
+  return detail::block<T>(nn::Attention<T>(
+      bench.builder(), "attention", nn::attention_form(transformer_config(dropout), 3)));
 }
 
 template <class T>
 Layer<T> transformer_layer(LayerBench<T>& bench, double dropout) {
-  return detail::block<T>(
-      nn::TransformerLayer<T>(bench.builder(), transformer_config(dropout), 1));
+  return detail::block<T>(nn::TransformerLayer<T>(
+      bench.builder(), nn::layer_form(transformer_config(dropout), 1)));
 }
 
 template <class T>
 Layer<T> embedding(LayerBench<T>& bench, double dropout) {
   struct Parts {
     nn::Embedding<T> layer;
+    typename nn::Embedding<T>::Saved saved;
     View2<const T> d_y;
+    static typename nn::Embedding<T>::Ids ids(const nn::Context& context) {
+      return {context.ids(0), context.ids(1)};
+    }
   };
   const auto parts = std::make_shared<Parts>(Parts{
       nn::Embedding<T>(bench.builder(),
-                       {.hidden = kHidden, .sequence = kLongest, .dropout = dropout},
+                       {.hidden = kHidden, .places = kLongest, .dropout = dropout},
                        {bench.builder(), "embedding/word", kVocabulary, kHidden, 0.02}),
+      {},
       {}});
   return {.out = kHidden,
           .forward =
               [parts](const nn::Context& context, View2<const T>, View2<T> y) {
-                parts->layer.forward(context, context.ids(0), context.ids(1), y);
+                parts->layer.forward(context, Parts::ids(context), y, parts->saved);
               },
           .backward_input = [parts](const nn::Context&, View2<const T> d_y,
                                     View2<T>) { parts->d_y = d_y; },
           .backward_weight =
               [parts](const nn::Context& context) {
-                parts->layer.backward_weight(context, context.ids(0), context.ids(1),
-                                             parts->d_y);
+                parts->layer.backward_weight(context, Parts::ids(context), parts->d_y,
+                                             parts->saved);
               }};
 }
 
@@ -305,7 +313,7 @@ Layer<T> lm_head_by_rows(LayerBench<T>& bench, index_t most_rows) {
   struct Parts {
     Parts(LayerBench<T>& bench, index_t most_rows)
         : word(bench.builder(), "embedding/word", kVocabulary, kHidden, 0.02),
-          layer(bench.builder(), kHidden, word, {}, most_rows) {}
+          layer(bench.builder(), {.hidden = kHidden, .most_rows = most_rows}, word) {}
     nn::VocabParallelEmbedding<T> word;
     nn::LmHead<T> layer;
     typename nn::LmHead<T>::Saved saved;

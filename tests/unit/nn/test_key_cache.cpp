@@ -22,13 +22,13 @@ struct CacheCase;
 template <>
 struct CacheCase<nn::Attention<double>> {
   static nn::Attention<double> make(const nn::Builder<double>& builder) {
-    return {builder, "attention", transformer_config(0.3), 3};
+    return {builder, "attention", nn::attention_form(transformer_config(0.3), 3)};
   }
 };
 template <>
 struct CacheCase<nn::TransformerLayer<double>> {
   static nn::TransformerLayer<double> make(const nn::Builder<double>& builder) {
-    return {builder, transformer_config(0.3), 1};
+    return {builder, nn::layer_form(transformer_config(0.3), 1)};
   }
 };
 

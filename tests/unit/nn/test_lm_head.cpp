@@ -78,7 +78,7 @@ TEST(LmHeadMemory, OfManyRowsIsLimited) {
     LayerBench<float> bench;
     const nn::VocabParallelEmbedding<float> word(bench.builder(), "word", vocabulary,
                                                  kHidden, 0.02);
-    const nn::LmHead<float> head(bench.builder(), kHidden, word);
+    const nn::LmHead<float> head(bench.builder(), {.hidden = kHidden}, word);
     constexpr index_t kMany = 4096;
     Arena saved, scratch, held;
     const Exec shapes = Exec::shape_only();

@@ -112,8 +112,8 @@ TEST(ModesOfSites, MasksAreTheirOwn) {
   constexpr double kDropout = 0.5;
   const auto masks = [&](index_t layer_number) {
     LayerBench<float> bench;
-    const nn::TransformerLayer<float> layer(bench.builder(), transformer_config(kDropout),
-                                            layer_number);
+    const nn::TransformerLayer<float> layer(
+        bench.builder(), nn::layer_form(transformer_config(kDropout), layer_number));
     nn::TransformerLayer<float>::Saved saved;
     const Array<float> x(uniform(kRows * kHidden, 1)), y(kRows * kHidden);
     const auto forward = [&](const nn::Context& context) {
@@ -157,7 +157,8 @@ TEST(ModesOfSites, AttentionMasksAreTheLayersOwn) {
     LayerBench<float> bench;
     config::ModelConfig config = transformer_config(0.0);
     config.attention_dropout = attention_dropout;
-    const nn::TransformerLayer<float> layer(bench.builder(), config, layer_number);
+    const nn::TransformerLayer<float> layer(bench.builder(),
+                                            nn::layer_form(config, layer_number));
     nn::TransformerLayer<float>::Saved saved;
     const Array<float> x(uniform(kRows * kHidden, 1)), y(kRows * kHidden);
     const auto forward = [&](const nn::Context& context) {

@@ -85,7 +85,8 @@ TEST(WrongShapesOfHeads, ThatCannotShareKeys) {
   LayerBench<float> bench;
   config::ModelConfig config = transformer_config(0.0);
   config.kv_heads = 3;  // four heads share three
-  const nn::Attention<float> layer(bench.builder(), "attention", config, 3);
+  const nn::Attention<float> layer(bench.builder(), "attention",
+                                   nn::attention_form(config, 3));
   const Array<float> x(kRows * kHidden), y(kRows * kHidden);
   nn::Attention<float>::Saved saved;
   const auto forward = [&](const nn::Context& context) {

@@ -1,9 +1,10 @@
-// nn/layer_norm.hpp — layer normalisation with its parameters (the same on every rank of
-// the tensor group), alone or together with the residual addition before it. Saves x, and
-// mean and rstd of every row.
-#ifndef TRIREME_NN_LAYER_NORM_HPP_
-#define TRIREME_NN_LAYER_NORM_HPP_
+// nn/norm.hpp — a normalisation with its parameters (the same on every rank of the tensor
+// group), alone or together with the residual addition before it: layer norm, with a
+// bias, or RMS norm, without. Saves x, and mean (of a layer norm) and rstd of every row.
+#ifndef TRIREME_NN_NORM_HPP_
+#define TRIREME_NN_NORM_HPP_
 
+#include <optional>
 #include <string>
 
 #include "base/exec.hpp"
@@ -17,7 +18,11 @@
 
 namespace trireme::nn {
 
-inline constexpr double kLayerNormEpsilon = 1e-5;  // GPT-2, Megatron-LM
+// Which norm; the default is that of GPT-2 and Megatron-LM.
+struct NormForm {
+  kernels::NormKind kind = kernels::NormKind::layernorm;
+  double epsilon = 1e-5;
+};
 
 // What is made of the gradient d of a sum residual + dropout(branch + bias), by the pass
 // that writes d and has its rows at hand.
@@ -25,14 +30,17 @@ template <class T>
 struct BranchGradient {
   kernels::DropoutDesc dropout = {};
   View2<T> d_branch = {};  // (rows, h); null where nothing is dropped: it is d itself
-  View2<Accumulator<T>> bias_partials = {};  // (blocks, h): sums of d_branch
+  // (blocks, h): sums of d_branch; null where there is no bias.
+  View2<Accumulator<T>> bias_partials = {};
 
-  // Whether anything is wanted.
-  explicit operator bool() const { return bias_partials.extent(0) > 0; }
+  // Whether anything is wanted beside d.
+  explicit operator bool() const {
+    return bias_partials.extent(0) > 0 || d_branch.extent(0) > 0;
+  }
 };
 
 template <class T>
-class LayerNorm {
+class Norm {
  public:
   struct Saved {
     View2<const T> x;                  // (rows, h)
@@ -41,13 +49,15 @@ class LayerNorm {
   // The parameters' values, or a copy of them.
   struct Values {
     View1<const T> weight, bias;  // (h)
+    NormForm form;
   };
 
   // Sums over blocks of rows of the parameters' gradients: all that a weight pass needs
   // after a fused backward pass.
   using Partials = kernels::NormPartials<Accumulator<T>>;
 
-  LayerNorm(const Builder<T>& builder, const std::string& name, index_t h);
+  Norm(const Builder<T>& builder, const std::string& name, index_t h,
+       const NormForm& form = {});
 
   // y may not be x. The statistics are taken from context.saved.
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
@@ -61,7 +71,7 @@ class LayerNorm {
   // The parameters, from which the weight pass makes y again.
   Values values_for(const Context& context, WeightPass weight_pass) const {
     return {nn::values_for(context, weight_pass, weight_.vector()),
-            nn::values_for(context, weight_pass, bias_.vector())};
+            nn::values_for(context, weight_pass, own_bias()), form_};
   }
   // y of the forward pass, once more.
   static void forward_again(const Context& context, const Values& values,
@@ -75,10 +85,22 @@ class LayerNorm {
   Partials backward_residual(const Context& context, const BranchGradient<T>& branch,
                              View2<const T> d_y, const Saved& saved,
                              View2<const T> d_residual, View2<T> d_sum) const;
+  // The one of the two that the branch asks for.
+  Partials backward_branch(const Context& context, const BranchGradient<T>& branch,
+                           View2<const T> d_y, const Saved& saved,
+                           View2<const T> d_residual, View2<T> d_sum) const {
+    return branch ? backward_residual(context, branch, d_y, saved, d_residual, d_sum)
+                  : backward(context, d_y, saved, d_residual, d_sum);
+  }
+  // The same where y is all that goes on, along the residual branch as well, whose
+  // gradient is d_y2 (null: none): of a layer norm behind the sum.
+  Partials backward_post(const Context& context, const BranchGradient<T>& branch,
+                         View2<const T> d_y, View2<const T> d_y2, const Saved& saved,
+                         View2<T> d_sum) const;
   // The gradients come with add_all(), until when the partials must live.
   void backward_weight(const Partials& partials, PartialGradients<T>& gradients) const {
     gradients.gather(weight_, as_const(partials.gamma));
-    gradients.gather(bias_, as_const(partials.beta));
+    if (bias_) gradients.gather(*bias_, as_const(partials.beta));
   }
 
   // Each pass by itself: d_x = gradient through the norm + d_residual (null: none).
@@ -88,12 +110,16 @@ class LayerNorm {
                        const Saved& saved) const;
 
  private:
+  // Null where there is none.
+  View1<const T> own_bias() const { return bias_ ? bias_->vector() : View1<const T>(); }
   Saved statistics(const Context& context, View2<const T> x) const;
-  static Partials take_partials(const Context& context, View2<const T> x);
+  Partials take_partials(const Context& context, View2<const T> x) const;
 
-  ParamRef<T> weight_, bias_;  // (h)
+  NormForm form_;
+  ParamRef<T> weight_;               // (h)
+  std::optional<ParamRef<T>> bias_;  // (h), of a layer norm
 };
 
 }  // namespace trireme::nn
 
-#endif  // TRIREME_NN_LAYER_NORM_HPP_
+#endif  // TRIREME_NN_NORM_HPP_
