@@ -1,5 +1,5 @@
 // What conversions make against what the kinds' models want: names, shapes and first
-// values of weights.
+// values of weights, and the sizes of the published models.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,6 +11,7 @@
 #include "ckpt/reader.hpp"
 #include "comm/process_groups.hpp"
 #include "config/load.hpp"
+#include "model/blueprint.hpp"
 #include "step/replica.hpp"
 #include "unit/io/scratch.hpp"
 
@@ -52,6 +53,31 @@ TEST(Converted, CheckpointsHaveWhatTheirModelsWant) {
     }
   }
   EXPECT_TRUE(log.warnings().empty());
+}
+
+index_t parameters_there(const config::ModelConfig& model) {
+  index_t sum = 0;
+  const ckpt::Dialect& dialect =
+      ckpt::dialect_of_model(model, "deck", ckpt::known_dialects());
+  for (const ckpt::ForeignTensor& tensor : dialect.tensors(model)) {
+    sum += element_count(tensor.shape);
+  }
+  return sum;
+}
+
+// As transformers counts models of those sizes, and as the decks say.
+TEST(Converted, PublishedDecks) {
+  const std::map<std::string, index_t> published = {
+      {"bert/110m", 110106428},  {"bert/336m", 336226108}, {"bert/1.3b", 1280595772},
+      {"bert/3.9b", 3869081404}, {"t5/small", 60506624},   {"t5/base", 222903552},
+      {"t5/large", 737668096},   {"t5/3b", 2851598336},    {"t5/11b", 11307321344}};
+  for (const auto& [name, parameters] : published) {
+    SCOPED_TRACE(name);
+    const config::Deck deck =
+        config::load(converted_source("inputs/") + name + ".yaml", {});
+    EXPECT_EQ(parameters_there(deck.model), parameters);
+    EXPECT_EQ(model::make_blueprint(deck.model).parameter_count(), parameters);
+  }
 }
 
 }  // namespace
