@@ -170,8 +170,8 @@ void add_convert(CommandLine& line) {
   const auto options = std::make_shared<ConvertOptions>();
   CLI::App& command = line.add_command(
       "convert",
-      "A Hugging Face GPT-2 directory to a checkpoint; a checkpoint to a Hugging Face "
-      "directory; a Megatron dataset (.idx and .bin) to a corpus: what IN is says "
+      "A Hugging Face directory (GPT-2, BERT, T5) to a checkpoint; a checkpoint to such "
+      "a directory; a Megatron dataset (.idx and .bin) to a corpus: what IN is says "
       "which.",
       [options](comm::Environment& environment) {
         comm::Communicator& world = *environment.world();

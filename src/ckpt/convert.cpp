@@ -26,6 +26,10 @@ namespace trireme::ckpt {
 
 namespace {
 
+// Attributes of a checkpoint's tokenizer.
+constexpr const char* kEndOfDocument = "end_of_document";
+constexpr const char* kPadding = "padding";
+
 // "out/" names out.
 io::Path bare(const io::Path& path) {
   return path.has_filename() ? path : path.parent_path();
@@ -41,6 +45,12 @@ void require_makeable(const io::Path& out) {
   }
 }
 
+// Lengths that config.json has not: a new deck's are taken.
+bool is_not_said(const config::ModelConfig& model, std::string_view key) {
+  return (key == "model.max_predictions" && model.max_predictions == 0) ||
+         (key == "model.decoder_sequence" && model.decoder_sequence == 0);
+}
+
 // A deck that trains this model, once a corpus is named.
 config::Deck deck_of(const config::ModelConfig& model, const std::string& name) {
   config::Deck said;
@@ -50,6 +60,7 @@ config::Deck deck_of(const config::ModelConfig& model, const std::string& name) 
     const std::string section = "model.";
     const std::string value = key.write(said);
     if (!key.info.path.starts_with(section) || value.empty()) continue;
+    if (is_not_said(model, key.info.path)) continue;
     text += fmt::format("  {}: {}\n", key.info.path.substr(section.size()), value);
   }
   return config::parse(text, name);
@@ -62,23 +73,26 @@ TrainingState state_of(const HuggingFaceModel& model, const std::string& name) {
   state.data_seed = deck.data.seed;
   state.deck = config::resolved_text(deck);
   state.tokenizer = model.tokenizer_files();
-  if (model.config().end_of_text) {
-    state.tokenizer_attributes["end_of_document"] =
-        std::to_string(*model.config().end_of_text);
-  }
+  const auto keep = [&](const char* name, const std::optional<index_t>& id) {
+    if (id) state.tokenizer_attributes[name] = std::to_string(*id);
+  };
+  keep(kEndOfDocument, model.config().end_of_text);
+  keep(kPadding, model.config().padding);
   return state;
 }
 
-std::optional<index_t> end_of_text(const TrainingState& state, index_t vocab) {
+// A token that has a part in training, as the checkpoint says or else its tokenizer.
+std::optional<index_t> special_token(const TrainingState& state, const char* name,
+                                     data::Special special, index_t vocab) {
   std::optional<index_t> id;
-  const auto it = state.tokenizer_attributes.find("end_of_document");
+  const auto it = state.tokenizer_attributes.find(name);
   if (it != state.tokenizer_attributes.end()) {
     id = number_in<index_t>(it->second);
   } else if (!state.tokenizer.empty()) {
     try {
-      id = data::Tokenizer::from_files(state.tokenizer).end_of_document();
+      id = data::Tokenizer::from_files(state.tokenizer).find_special(special);
     } catch (const InputError&) {
-      // The files are no tokenizer, so that no end is known.
+      // The files are no tokenizer, so that no token is known.
     }
   }
   if (id && (*id < 0 || *id >= vocab)) id.reset();
@@ -86,11 +100,14 @@ std::optional<index_t> end_of_text(const TrainingState& state, index_t vocab) {
 }
 
 ForeignConfig config_of(const CheckpointReader& reader) {
-  ForeignConfig config{config::parse_resolved(reader.state().deck).model, {}};
+  ForeignConfig config{config::parse_resolved(reader.state().deck).model, {}, {}};
   // The deck may leave the vocabulary to the corpus; the tensor has it.
   config.vocab =
       reader.tensor(std::string(kModelGroup) + "embedding/word/weight").shape.at(0);
-  config.end_of_text = end_of_text(reader.state(), config.vocab);
+  const TrainingState& state = reader.state();
+  config.end_of_text =
+      special_token(state, kEndOfDocument, data::Special::end_of_document, config.vocab);
+  config.padding = special_token(state, kPadding, data::Special::padding, config.vocab);
   return config;
 }
 
@@ -173,6 +190,11 @@ Converted export_hugging_face(const io::Path& checkpoint, const io::Path& out_na
   const Dialect& dialect = dialect_of_model(config, reader.path().string(), dialects);
   const std::vector<ForeignTensor> tensors = dialect.tensors(config);
   check_weights(reader, tensors);
+  if (dialect.left_out != nullptr) {
+    for (const std::string& line : dialect.left_out(config)) {
+      log.warning("'{}': {}", reader.path().string(), line);
+    }
+  }
   const std::size_t files = write_hugging_face(
       out, dialect, config,
       [&](const ForeignTensor& tensor, std::span<float> values) {

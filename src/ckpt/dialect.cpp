@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "ckpt/dialects/bert.hpp"
 #include "ckpt/dialects/gpt2.hpp"
+#include "ckpt/dialects/t5.hpp"
 #include "config/enums.hpp"
 #include "io/json.hpp"
 
@@ -29,7 +31,8 @@ std::string Dialect::without_prefix(const std::string& theirs) const {
 }
 
 std::span<const Dialect> known_dialects() {
-  static const std::vector<Dialect> known = {gpt2_dialect()};
+  static const std::vector<Dialect> known = {gpt2_dialect(), bert_dialect(),
+                                             megatron_bert_dialect(), t5_dialect()};
   return known;
 }
 

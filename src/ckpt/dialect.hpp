@@ -11,25 +11,30 @@
 #ifndef TRIREME_CKPT_DIALECT_HPP_
 #define TRIREME_CKPT_DIALECT_HPP_
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/log.hpp"
 #include "base/shape.hpp"
 #include "config/deck.hpp"
+#include "data/tokenizer.hpp"
 #include "tensor/param_registry.hpp"
 
 namespace trireme::ckpt {
 
 // What config.json says of the model, in the deck's terms (section `model`), with every
-// dimension filled in.
+// dimension filled in; lengths that are not there (max_predictions, decoder_sequence) are
+// 0, for a new deck's.
 struct ForeignConfig : config::ModelConfig {
-  // Only where it is inside the vocabulary.
+  // Only where they are inside the vocabulary.
   std::optional<index_t> end_of_text = {};
+  std::optional<index_t> padding = {};
 };
 
 // One weight of ours and what it is there.
@@ -51,24 +56,34 @@ struct ForeignTensor {
   Shape stored_shape() const;
 };
 
+// Whether files have a tensor, by its name there with or without the prefix.
+using HasTensor = std::function<bool(const std::string& theirs)>;
+
 struct Dialect {
-  std::string name;        // in messages: "GPT-2"
-  std::string model_type;  // by which config.json names it: "gpt2"
+  std::string name = {};        // in messages: "GPT-2"
+  std::string model_type = {};  // by which config.json names it: "gpt2"
   config::ModelKind kind = config::ModelKind::gpt;
   // That of their names which a file of the model without its heads lacks:
   // "transformer.".
-  std::string prefix;
-  // By which transformers finds the class of a tokenizer that is no tokenizer.json.
-  std::string tokenizer_class;
+  std::string prefix = {};
+  // What tokenizer_config.json calls tokens that have a part in training.
+  std::vector<std::pair<std::string, data::Special>> special_tokens = {};
 
   // `where` is for messages: an InputError lists all that is missing, of the wrong type
   // or not what Trireme can compute; what is only odd is a warning.
   ForeignConfig (*read_config)(const nlohmann::json& config, const std::string& where,
                                Log& log) = nullptr;
+  // Changes what config.json leaves to the weights to say. None: it says all.
+  void (*complete)(ForeignConfig& config, const HasTensor& has, const std::string& where,
+                   Log& log) = nullptr;
   // A config.json that transformers reads as the same model.
   nlohmann::ordered_json (*config_json)(const ForeignConfig& config) = nullptr;
+  // The generation_config.json beside it; null: none. None: as null.
+  nlohmann::ordered_json (*generation_config)(const ForeignConfig& config) = nullptr;
   // What of our model cannot be said there, a line each: "model.bias: only true".
   std::vector<std::string> (*inexpressible)(const config::ModelConfig& model) = nullptr;
+  // What of its training only is not kept there, a line each. None: nothing.
+  std::vector<std::string> (*left_out)(const config::ModelConfig& model) = nullptr;
   // Every weight, in the order in which they are written.
   std::vector<ForeignTensor> (*tensors)(const config::ModelConfig& model) = nullptr;
   // Whether a tensor of files is no weight, by its name without the prefix.

@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "ckpt/numbers.hpp"
+#include "data/word_piece.hpp"
 #include "io/atomic_file.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
@@ -22,6 +23,11 @@
 namespace trireme::ckpt {
 
 namespace {
+
+constexpr const char* kWholeTokenizer = "tokenizer.json";
+constexpr const char* kWordList = "vocab.txt";
+constexpr const char* kSentencePiece = "spiece.model";
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 
 // to (columns, rows) = transpose of from (rows, columns), in tiles that stay in the
 // cache.
@@ -38,16 +44,27 @@ void transpose(const float* from, index_t rows, index_t columns, float* to) {
   }
 }
 
-// tokenizer.json says all; vocab.json and merges.txt are the older form of the same. One
-// that Trireme cannot use does not keep the weights from being read.
-data::TokenizerFiles find_tokenizer(const io::Path& directory, index_t vocab, Log& log) {
+// tokenizer.json says all; the others are the older forms of the same. What of them
+// there is.
+data::TokenizerFiles tokenizer_files_of(const io::Path& directory) {
   data::TokenizerFiles files;
   const auto add = [&](const char* name) {
     if (!std::filesystem::exists(directory / name)) return false;
     files[name] = io::read_file(directory / name, "tokenizer file");
     return true;
   };
-  if (!add("tokenizer.json") && (!add("vocab.json") || !add("merges.txt"))) return {};
+  if (add(kWholeTokenizer)) return files;
+  if (add("vocab.json") && add("merges.txt")) return files;
+  files.clear();
+  // What their configuration says of case and the like belongs to them.
+  if (add(kWordList) || add(kSentencePiece)) add(kTokenizerConfig);
+  return files;
+}
+
+// One that Trireme cannot use does not keep the weights from being read.
+data::TokenizerFiles find_tokenizer(const io::Path& directory, index_t vocab, Log& log) {
+  data::TokenizerFiles files = tokenizer_files_of(directory);
+  if (files.empty()) return files;
   try {
     const index_t size = data::Tokenizer::from_files(files).vocabulary_size();
     if (size > vocab) {
@@ -62,6 +79,44 @@ data::TokenizerFiles find_tokenizer(const io::Path& directory, index_t vocab, Lo
   return files;
 }
 
+// The class of transformers that reads the files. A tokenizer.json may differ in its
+// parts from those of any model's class; the generic one asks nothing of it.
+const char* tokenizer_class_of(const data::TokenizerFiles& files) {
+  if (files.contains(kWholeTokenizer)) return "PreTrainedTokenizerFast";
+  if (files.contains(kWordList)) return "BertTokenizer";
+  return files.contains(kSentencePiece) ? "T5Tokenizer" : "GPT2Tokenizer";
+}
+
+std::string tokenizer_config(const data::TokenizerFiles& files, const Dialect& dialect,
+                             const ForeignConfig& config) {
+  const data::Tokenizer tokenizer = data::Tokenizer::from_files(files);
+  nlohmann::ordered_json json;
+  json["tokenizer_class"] = tokenizer_class_of(files);
+  json["model_max_length"] = config.sequence;
+  json["clean_up_tokenization_spaces"] = false;
+  const auto* pieces = dynamic_cast<const data::WordPiece*>(&tokenizer.model());
+  if (pieces == nullptr) {
+    json["add_prefix_space"] = false;
+  } else {
+    const data::WordPieceOptions& options = pieces->options();
+    json["clean_up_tokenization_spaces"] = options.cleans_up;
+    json["do_lower_case"] = options.basic.lowercase;
+    json["strip_accents"] = options.basic.strip_accents;
+    json["tokenize_chinese_chars"] = options.basic.handle_chinese_chars;
+  }
+  for (const auto& [name, special] : dialect.special_tokens) {
+    index_t id = -1;
+    if (special == data::Special::end_of_document) {
+      id = config.end_of_text.value_or(-1);
+    } else if (const auto found = tokenizer.find_special(special)) {
+      id = *found;
+    }
+    if (id < 0 || id >= tokenizer.vocabulary_size()) continue;
+    json[name] = tokenizer.decode({static_cast<data::TokenId>(id)});
+  }
+  return io::exact_json_text(json, 2) + "\n";
+}
+
 // The tokenizer's files under the names that transformers looks for.
 data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
                                       const Dialect& dialect,
@@ -72,34 +127,10 @@ data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
             : name == "vocab.bpe"  ? "merges.txt"
                                    : name] = content;
   }
-  if (renamed.empty()) return renamed;
-  nlohmann::ordered_json json;
-  // A tokenizer.json may differ from the dialect's in its pre-tokenizer; the generic
-  // class asks nothing of it.
-  json["tokenizer_class"] = renamed.contains("tokenizer.json") ? "PreTrainedTokenizerFast"
-                                                               : dialect.tokenizer_class;
-  json["model_max_length"] = config.sequence;
-  json["add_prefix_space"] = false;
-  json["clean_up_tokenization_spaces"] = false;
-  const data::Tokenizer tokenizer = data::Tokenizer::from_files(files);
-  if (config.end_of_text && *config.end_of_text < tokenizer.vocabulary_size()) {
-    const auto id = static_cast<data::TokenId>(*config.end_of_text);
-    json["bos_token"] = json["eos_token"] = json["unk_token"] = tokenizer.decode({id});
+  if (!renamed.empty() && !renamed.contains(kTokenizerConfig)) {
+    renamed[kTokenizerConfig] = tokenizer_config(files, dialect, config);
   }
-  renamed["tokenizer_config.json"] = io::exact_json_text(json, 2) + "\n";
   return renamed;
-}
-
-// A config may claim any number of layers: names are made for no more than there can be.
-std::vector<ForeignTensor> tensors_of(const Dialect& dialect, const ForeignConfig& config,
-                                      const io::SafetensorsReader& reader,
-                                      const io::Path& directory) {
-  TRIREME_REQUIRE_INPUT(std::cmp_less_equal(config.layers, reader.tensors().size()),
-                        "'{}': config.json says {}, and the weights have {} in all: they "
-                        "are of another model",
-                        directory.string(), format_plural(config.layers, "layer"),
-                        format_plural(reader.tensors().size(), "tensor"));
-  return dialect.tensors(config);
 }
 
 // Tensors of ours as theirs. The one that was asked for last is kept: its parts are
@@ -164,10 +195,26 @@ HuggingFaceModel::HuggingFaceModel(const io::Path& directory, Log& log,
     : dialect_(std::move(recognised.first)),
       config_(std::move(recognised.second)),
       reader_(directory),
-      tensors_(tensors_of(dialect_, config_, reader_, directory)),
       tokenizer_files_(find_tokenizer(directory, config_.vocab, log)) {
   for (const std::string& warning : reader_.warnings()) log.warning("{}", warning);
+  complete(directory, log);
   check_tensors(directory, log);
+}
+
+void HuggingFaceModel::complete(const io::Path& directory, Log& log) {
+  // A config may claim any number of layers: names are made for no more than there can
+  // be.
+  const index_t layers = config_.total_layers();
+  TRIREME_REQUIRE_INPUT(std::cmp_less_equal(layers, reader_.tensors().size()),
+                        "'{}': config.json says {}, and the weights have {} in all: they "
+                        "are of another model",
+                        directory.string(), format_plural(layers, "layer"),
+                        format_plural(reader_.tensors().size(), "tensor"));
+  if (dialect_.complete != nullptr) {
+    const auto has = [&](const std::string& name) { return find(name) != nullptr; };
+    dialect_.complete(config_, has, directory.string(), log);
+  }
+  tensors_ = dialect_.tensors(config_);
 }
 
 const io::SafeTensor* HuggingFaceModel::find(const std::string& theirs) const {
@@ -231,6 +278,10 @@ std::size_t write_hugging_face(const io::Path& path, const Dialect& dialect,
   const data::TokenizerFiles text_files = for_transformers(tokenizer, dialect, config);
   const std::string config_text =
       io::exact_json_text(dialect.config_json(config), 2) + "\n";
+  nlohmann::ordered_json generation;
+  if (dialect.generation_config != nullptr) {
+    generation = dialect.generation_config(config);
+  }
   const std::vector<ForeignTensor> tensors = dialect.tensors(config);
   StoredForm stored(source);
   io::SafetensorsWriter writer;
@@ -248,10 +299,7 @@ std::size_t write_hugging_face(const io::Path& path, const Dialect& dialect,
     io::write_file(staged.temporary() / name, content);
   }
   io::write_file(staged.temporary() / "config.json", config_text);
-  if (config.end_of_text) {
-    nlohmann::ordered_json generation;
-    generation["_from_model_config"] = true;
-    generation["bos_token_id"] = generation["eos_token_id"] = *config.end_of_text;
+  if (!generation.is_null()) {
     io::write_file(staged.temporary() / "generation_config.json",
                    io::exact_json_text(generation, 2) + "\n");
   }

@@ -52,6 +52,8 @@ class HuggingFaceModel {
                               std::span<const Dialect> dialects);
   HuggingFaceModel(const io::Path& directory, Log& log, Recognised recognised);
 
+  // What config.json leaves to the weights to say, and the tensors that there have to be.
+  void complete(const io::Path& directory, Log& log);
   class TensorCheck;
   void check_tensors(const io::Path& directory, Log& log) const;
   // What the files hold under a name with or without the dialect's prefix; null: nothing.

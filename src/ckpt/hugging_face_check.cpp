@@ -35,9 +35,13 @@ std::string listed(const char* title, const std::vector<std::string>& lines) {
 }
 
 std::string dimensions(const config::ModelConfig& c) {
-  return fmt::format("{}, hidden {}, {}, MLP {}, sequence {}, vocabulary {}",
-                     format_plural(c.layers, "layer"), c.hidden,
-                     format_plural(c.heads, "head"), c.ffn_hidden, c.sequence, c.vocab);
+  std::string layers = format_plural(c.layers, "layer");
+  if (c.decoder_layers > 0) {
+    layers = fmt::format("{} + {}", c.layers, format_plural(c.decoder_layers, "layer"));
+  }
+  return fmt::format("{}, hidden {}, {}, MLP {}, sequence {}, vocabulary {}", layers,
+                     c.hidden, format_plural(c.heads, "head"), c.ffn_hidden, c.sequence,
+                     c.vocab);
 }
 
 bool is_readable(const io::SafeTensor& tensor) {

@@ -1,6 +1,9 @@
 // ckpt/dialects/config_fields.cpp — see config_fields.hpp.
 #include "ckpt/dialects/config_fields.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -42,6 +45,32 @@ double ConfigFields::number(const char* key, double fallback) {
   return fallback;
 }
 
+double ConfigFields::positive(const char* key, double fallback) {
+  const double value = number(key, fallback);
+  if (!(value > 0.0)) fail("{}: expected a number above 0, found {}", key, value);
+  return value;
+}
+
+bool ConfigFields::boolean(const char* key, bool fallback) {
+  const auto it = json_.find(key);
+  if (it == json_.end() || it->is_null()) return fallback;
+  if (it->is_boolean()) return it->get<bool>();
+  fail("{}: expected true or false, found {}", key, io::json_excerpt(*it));
+  return fallback;
+}
+
+std::size_t ConfigFields::word(const char* key,
+                               std::initializer_list<const char*> words) {
+  const auto it = json_.find(key);
+  if (it == json_.end()) return 0;
+  const auto found =
+      std::ranges::find_if(words, [&](const char* word) { return *it == word; });
+  if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
+  fail("{}: {} is not supported; expected one of {}", key, io::json_excerpt(*it),
+       fmt::join(words, ", "));
+  return 0;
+}
+
 void ConfigFields::must_be(const char* key, bool value, const char* why) {
   const auto it = json_.find(key);
   if (it == json_.end() || (it->is_boolean() && it->get<bool>() == value)) return;
@@ -62,6 +91,28 @@ void ConfigFields::require_right(const std::string& where) const {
   std::string message = fmt::format("'{}' is not a model that Trireme can take:", where);
   for (const std::string& problem : problems_) message += "\n  " + problem;
   throw InputError(message);
+}
+
+void Exportable::check(bool holds, const char* key, const char* only) {
+  if (holds) return;
+  problems.push_back(fmt::format("model.{}: only {} can be exported", key, only));
+}
+
+std::optional<index_t> read_token_id(const nlohmann::json& json, const char* key,
+                                     index_t vocab, const char* what,
+                                     const std::string& where, Log& log) {
+  const auto it = json.find(key);
+  if (it == json.end() || it->is_null()) return {};
+  const nlohmann::json value = it->is_array() && !it->empty() ? it->front() : *it;
+  if (value.is_number_integer()) {
+    const auto id = value.get<index_t>();
+    if (id >= 0 && id < vocab) return id;
+  }
+  log.warning(
+      "'{}': {} {} is no id of the vocabulary (0 to {}); the model is taken to have no "
+      "{}",
+      where, key, io::json_excerpt(*it), vocab - 1, what);
+  return {};
 }
 
 }  // namespace trireme::ckpt

@@ -12,6 +12,7 @@
 #include "base/plural.hpp"
 #include "ckpt/dialects/config_fields.hpp"
 #include "config/deck.hpp"
+#include "data/tokenizer.hpp"
 #include "io/json.hpp"
 
 namespace trireme::ckpt {
@@ -41,25 +42,6 @@ void check_gpt2_architecture(const nlohmann::json& json, ConfigFields& fields) {
                  "scores are not divided by the layer's number");
   fields.must_be("add_cross_attention", false, "there is no encoder to attend to");
   fields.refuse_quantised();
-}
-
-// The end-of-text id: an integer, null, absent, or (newer files) a list.
-void read_end_of_text(const nlohmann::json& json, const std::string& where,
-                      ForeignConfig& config, Log& log) {
-  auto it = json.find("eos_token_id");
-  if (it == json.end() || it->is_null()) return;
-  const nlohmann::json value = it->is_array() && !it->empty() ? it->front() : *it;
-  if (value.is_number_integer()) {
-    const auto id = value.get<index_t>();
-    if (id >= 0 && id < config.vocab) {
-      config.end_of_text = id;
-      return;
-    }
-  }
-  log.warning(
-      "'{}': eos_token_id {} is no id of the vocabulary (0 to {}); the model is taken "
-      "to have no end-of-text token",
-      where, io::json_excerpt(*it), config.vocab - 1);
 }
 
 ForeignConfig read_gpt2_config(const nlohmann::json& json, const std::string& where,
@@ -94,7 +76,8 @@ ForeignConfig read_gpt2_config(const nlohmann::json& json, const std::string& wh
         "not kept",
         where);
   }
-  read_end_of_text(json, where, config, log);
+  config.end_of_text =
+      read_token_id(json, "eos_token_id", config.vocab, "end-of-text token", where, log);
   return config;
 }
 
@@ -130,20 +113,25 @@ nlohmann::ordered_json gpt2_config_json(const ForeignConfig& config) {
   return json;
 }
 
+nlohmann::ordered_json gpt2_generation(const ForeignConfig& config) {
+  if (!config.end_of_text) return nullptr;
+  nlohmann::ordered_json json;
+  json["_from_model_config"] = true;
+  json["bos_token_id"] = json["eos_token_id"] = *config.end_of_text;
+  return json;
+}
+
 std::vector<std::string> inexpressible_in_gpt2(const config::ModelConfig& model) {
-  std::vector<std::string> problems;
-  const auto check = [&](bool holds, const char* key, const char* only) {
-    if (!holds)
-      problems.push_back(fmt::format("model.{}: only {} can be exported", key, only));
-  };
-  check(model.norm == config::Norm::layernorm, "norm", "layernorm");
-  check(model.activation == config::Activation::gelu_tanh, "activation", "gelu_tanh");
-  check(model.position == config::Position::learned, "position", "learned");
-  check(!model.has_own_head_size(), "head_size", "hidden / heads");
-  check(model.kv_heads == model.heads, "kv_heads", "as many as heads");
-  check(model.bias, "bias", "true");
-  check(model.tie_embeddings, "tie_embeddings", "true");
-  return problems;
+  Exportable only;
+  only.check(model.norm == config::Norm::layernorm, "norm", "layernorm");
+  only.check(model.activation == config::Activation::gelu_tanh, "activation",
+             "gelu_tanh");
+  only.check(model.position == config::Position::learned, "position", "learned");
+  only.check(!model.has_own_head_size(), "head_size", "hidden / heads");
+  only.check(model.kv_heads == model.heads, "kv_heads", "as many as heads");
+  only.check(model.bias, "bias", "true");
+  only.check(model.tie_embeddings, "tie_embeddings", "true");
+  return only.problems;
 }
 
 std::vector<ForeignTensor> gpt2_tensors(const config::ModelConfig& c) {
@@ -191,9 +179,12 @@ Dialect gpt2_dialect() {
           .model_type = "gpt2",
           .kind = config::ModelKind::gpt,
           .prefix = kGpt2Prefix,
-          .tokenizer_class = "GPT2Tokenizer",
+          .special_tokens = {{"bos_token", data::Special::end_of_document},
+                             {"eos_token", data::Special::end_of_document},
+                             {"unk_token", data::Special::end_of_document}},
           .read_config = read_gpt2_config,
           .config_json = gpt2_config_json,
+          .generation_config = gpt2_generation,
           .inexpressible = inexpressible_in_gpt2,
           .tensors = gpt2_tensors,
           .is_buffer = is_gpt2_mask};

@@ -82,7 +82,6 @@ inline ckpt::Dialect stacked_dialect() {
           .model_type = "stacked",
           .kind = config::ModelKind::gpt,
           .prefix = "body.",
-          .tokenizer_class = "StackedTokenizer",
           .read_config = read_stacked_config,
           .config_json = stacked_config_json,
           .inexpressible =
