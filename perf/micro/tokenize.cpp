@@ -7,7 +7,8 @@
 // trie, where it misses. English-like text repeats its words and shows the first two;
 // mixed text, of random words and characters, shows the third.
 // Batches move at least 2 bytes in and 16 out per token: `of_triad` is the share. A
-// sample of T5 is to take 200 microseconds at most, a small part of a step's time for it.
+// sample of T5, or of BERT with 512 positions, is to take 200 microseconds at most, of
+// BERT with 128 positions 50: a small part of a step's time for it.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -21,8 +22,10 @@
 #include "base/utf8.hpp"
 #include "bounds.hpp"
 #include "comm/self_communicator.hpp"
+#include "config/enums.hpp"
 #include "data/batch_loader.hpp"
 #include "data/corpus_writer.hpp"
+#include "data/masked_vocabulary.hpp"
 #include "data/sample_maker.hpp"
 
 namespace trireme::perf {
@@ -262,6 +265,69 @@ void span_samples(benchmark::State& state) {
   }
 }
 BENCHMARK(span_samples)->Unit(benchmark::kMicrosecond);
+
+// Documents of some 40 sentences of 25 words.
+std::shared_ptr<const data::Corpus> corpus_of_sentences(const data::Tokenizer& tokenizer,
+                                                        const data::Tokenizer& gpt2,
+                                                        const Scratch& scratch) {
+  const fs::path words = scratch.path / "words.txt", file = scratch.path / "corpus.h5";
+  std::string text;
+  int count = 0;
+  for (const char c : english_like_text(gpt2)) {
+    if (c == ' ' && ++count % 25 == 0) text += count % 1000 == 0 ? ".\n\n" : ". A";
+    text += c;
+  }
+  std::ofstream(words) << text;
+  const auto self = comm::make_self_communicator("perf");
+  data::CorpusOptions options;
+  options.sentences = data::Language::english;
+  data::write_corpus(
+      tokenizer,
+      data::DocumentSource({words}, {.documents = data::Documents::blank_line}), file,
+      *self, options);
+  return std::make_shared<const data::Corpus>(file);
+}
+
+// BERT's samples of 128 and 512 positions, likewise.
+void masked_samples(benchmark::State& state) {
+  const data::Tokenizer* gpt2_tokenizer = gpt2(state);
+  if (gpt2_tokenizer == nullptr) return;
+  const data::Tokenizer tokenizer = word_piece_of(*gpt2_tokenizer);
+  const Scratch scratch;
+  const auto corpus = corpus_of_sentences(tokenizer, *gpt2_tokenizer, scratch);
+  const index_t sequence = state.range(0), predictions = sequence * 15 / 100 + 1;
+  const data::MaskedRules rules{
+      .sequence = sequence,
+      .predictions = predictions,
+      .short_seq_prob = 0.1,
+      .max_ngrams = 3,
+      .pairs = config::Pairs::order,
+      .mean_document = corpus->token_count() / corpus->document_count(),
+      .vocabulary =
+          std::make_shared<const data::MaskedVocabulary>(data::masked_vocabulary(
+              tokenizer, tokenizer.vocabulary_size(), tokenizer.end_of_document()))};
+  const data::Dataset dataset({{corpus, {0, corpus->token_count()}, 1.0}},
+                              data::sample_rules(rules, 1), data::Order::shuffled,
+                              "train");
+  const auto maker = data::make_sample_maker(dataset);
+  data::Batch batch(
+      {.streams = {{"text", sequence}, {"predictions", predictions, false}},
+       .fields = {{.name = "tokens"},
+                  {.name = "token_types", .holds = Holds::classes, .below = 2},
+                  {.name = "lengths", .per = Per::sample, .holds = Holds::lengths},
+                  {.name = "masked_positions", .stream = 1, .holds = Holds::rows},
+                  {.name = "masked_labels", .stream = 1},
+                  {.name = "masked_weights", .stream = 1, .holds = Holds::weights},
+                  {.name = "pair_labels", .per = Per::sample, .holds = Holds::classes},
+                  {.name = "pair_weights", .per = Per::sample, .holds = Holds::weights}}},
+      1);
+  index_t position = 0;
+  for (auto _ : state) {
+    batch.fill(*maker, position++, 1);
+    benchmark::DoNotOptimize(batch.view().fields[0]);
+  }
+}
+BENCHMARK(masked_samples)->Arg(128)->Arg(512)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace trireme::perf

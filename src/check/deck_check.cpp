@@ -1,7 +1,7 @@
 // check/deck_check.cpp — see deck_check.hpp.
 //
 // DeckCheck::run() is the order of the checks: values, corpora, their tokenizers, the
-// vocabulary, lengths, and the checkpoint last. A later check looks only at keys that no
+// vocabulary, samples, and the checkpoint last. A later check looks only at keys that no
 // earlier one has found wrong, so that one mistake is one line of the list.
 #include "check/deck_check.hpp"
 
@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -16,7 +17,9 @@
 #include "base/error.hpp"
 #include "check/checkpoint_check.hpp"
 #include "config/check.hpp"
+#include "config/enums.hpp"
 #include "config/load.hpp"
+#include "data/deck_rules.hpp"
 #include "data/sample_index.hpp"
 #include "io/files.hpp"
 
@@ -62,7 +65,7 @@ class DeckCheck {
     find_corpora();
     check_tokenizers();
     find_vocabulary();
-    check_lengths();
+    check_samples();
     if (options_.purpose != Purpose::train || options_.looks_at_start ||
         !errors().empty()) {
       check_start();
@@ -232,29 +235,53 @@ class DeckCheck {
     }
   }
 
-  void check_lengths() {
-    if (!is_known("model.sequence")) return;
+  // Whether all that samples are made by is right.
+  bool knows_samples() const {
+    for (const char* key :
+         {"model.kind", "model.sequence", "model.decoder_sequence",
+          "model.max_predictions", "data.mask_prob", "data.short_seq_prob",
+          "data.max_ngrams", "data.pairs", "data.pack", "data.mean_noise_span_length"}) {
+      if (!is_right(key)) return false;
+    }
+    return true;
+  }
+
+  void check_samples() {
+    if (!knows_samples()) return;
     const bool is_cut = is_known("data.validation") && deck().data.validation.empty() &&
                         is_known("data.split") && !has_error("data.split");
     for (const NamedCorpus* named : all()) {
       if (!named->corpus) continue;
+      const std::optional<data::Windows> windows = windows_of(*named);
+      if (!windows) continue;
       const index_t tokens = named->corpus->token_count();
       if (!is_cut || tokens <= deck().model.sequence) {
-        check_length(*named, {0, tokens}, named->name);
+        check_length(*named, *windows, {0, tokens}, named->name);
         continue;
       }
       const auto& shares = deck().data.split;
       const auto parts = data::split_tokens(tokens, {shares.begin(), shares.end()});
-      check_length(*named, parts.at(0), "train");
-      if (shares[1] > 0.0) check_length(*named, parts.at(1), "validation");
+      check_length(*named, *windows, parts.at(0), "train");
+      if (shares[1] > 0.0) check_length(*named, *windows, parts.at(1), "validation");
     }
   }
 
-  void check_length(const NamedCorpus& named, data::TokenRange range,
-                    const std::string& part) {
+  // None where the corpus cannot give samples of the deck's kind.
+  std::optional<data::Windows> windows_of(const NamedCorpus& named) {
     try {
-      data::SampleIndex(range, data::rules_of(deck()).windows, deck().data.seed,
-                        data::Order::sequential,
+      return data::rules_of(deck(), {&named.corpus, 1}).windows;
+    } catch (const InputError& error) {
+      add(named, error.what(),
+          fmt::format("a corpus of which samples of a {} model can be made",
+                      config::name_of(deck().model.kind)));
+      return std::nullopt;
+    }
+  }
+
+  void check_length(const NamedCorpus& named, const data::Windows& windows,
+                    data::TokenRange range, const std::string& part) {
+    try {
+      data::SampleIndex(range, windows, deck().data.seed, data::Order::sequential,
                         fmt::format("'{}' of corpus '{}'", part, named.path));
     } catch (const InputError& error) {
       add(named, error.what(), "room for one sample in each part");

@@ -140,13 +140,6 @@ std::vector<std::string> trained_values(const Capability& capability, const Deck
 const std::vector<Capability>& capabilities() {
   static const std::vector<Capability> all = [] {
     std::vector<Capability> list = {
-        // This entry alone refuses decks of kinds that model::make_blueprint does not
-        // make, whatever else the list has of them. A kind that it makes is added here;
-        // with the last one the entry goes.
-        {.key = "model.kind",
-         .trained = {"gpt"},
-         .reason = "no other architecture is written",
-         .told = Told::nothing},
         {.key = "model.kv_heads",
          .same_as = "model.heads",
          .reason = "attention shares no heads in training"}};

@@ -40,7 +40,8 @@ Dataset::Place Dataset::place(index_t position) const {
   const Blend::Place place = blend_.place(position);
   const auto part = static_cast<std::size_t>(place.corpus);
   const SampleId sample = index_[part].sample(place.position);
-  return {parts_[part].corpus.get(), sample, index_[part].tokens(sample.window)};
+  return {parts_[part].corpus.get(), sample, index_[part].tokens(sample.window),
+          parts_[part].range};
 }
 
 void Dataset::copy(const Place& place, std::int32_t* out) const {

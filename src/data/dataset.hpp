@@ -35,6 +35,7 @@ class Dataset {
     const Corpus* corpus = nullptr;
     SampleId sample;
     TokenRange tokens;  // of the window
+    TokenRange part;    // of the corpus, all that samples are made of
   };
   Place place(index_t position) const;
   // The tokens there. InputError for an id outside of the vocabulary: it would read

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "data/deck_rules.hpp"
 #include "io/checksum.hpp"
 
 namespace trireme::data {
@@ -26,19 +27,38 @@ Parts parts_of(const config::Deck& deck, const Corpora& corpora, Split split) {
   return parts;
 }
 
-ValidationSet in_order(const config::Deck& deck, const Parts& parts,
+ValidationSet in_order(const SampleRules& rules, const Parts& parts,
                        const std::string& name, Tail tail) {
-  return {name, std::make_unique<Dataset>(parts, rules_of(deck), Order::sequential, name,
-                                          tail)};
+  return {name, std::make_unique<Dataset>(parts, rules, Order::sequential, name, tail)};
+}
+
+// The samples of a part of the run's corpora, as make_sets() has them.
+std::vector<ValidationSet> sets_of(const config::Deck& deck, const Corpora& corpora,
+                                   const SampleRules& rules, Split split, Tail tail) {
+  std::vector<ValidationSet> sets;
+  if (split != Split::validation || deck.data.validation.empty()) {
+    sets.push_back(in_order(rules, parts_of(deck, corpora, split),
+                            std::string(name_of(split)), tail));
+    return sets;
+  }
+  for (const config::NamedPath& entry : deck.data.validation) {
+    const auto corpus = std::make_shared<const Corpus>(entry.path);
+    const Corpus& first = *corpora.front();
+    TRIREME_REQUIRE_INPUT(
+        same_tokenizer(*corpus, first),
+        "validation corpus '{}' ({}, vocabulary of {}) was not made with the tokenizer "
+        "of the training corpus '{}' (vocabulary of {}): tokenize both with one "
+        "(--tokenizer takes a corpus, too)",
+        entry.name, entry.path, corpus->vocabulary_size(), first.path().string(),
+        first.vocabulary_size());
+    require_sentences(deck, *corpus);
+    sets.push_back(
+        in_order(rules, {{corpus, {0, corpus->token_count()}, 1.0}}, entry.name, tail));
+  }
+  return sets;
 }
 
 }  // namespace
-
-SampleRules rules_of(const config::Deck& deck) {
-  return sample_rules(NextTokenRules{.sequence = deck.model.sequence,
-                                     .mask_end_of_document = deck.data.mask_eod_loss},
-                      deck.data.seed);
-}
 
 std::string_view name_of(Split split) {
   return kSplitNames.at(static_cast<std::size_t>(split));
@@ -109,35 +129,17 @@ index_t validated_samples(const config::Deck& deck, const ValidationSet& set) {
 
 std::vector<ValidationSet> make_sets(const config::Deck& deck, const Corpora& corpora,
                                      Split split, Tail tail) {
-  std::vector<ValidationSet> sets;
-  if (split != Split::validation || deck.data.validation.empty()) {
-    sets.push_back(in_order(deck, parts_of(deck, corpora, split),
-                            std::string(name_of(split)), tail));
-    return sets;
-  }
-  for (const config::NamedPath& entry : deck.data.validation) {
-    const auto corpus = std::make_shared<const Corpus>(entry.path);
-    const Corpus& first = *corpora.front();
-    TRIREME_REQUIRE_INPUT(
-        same_tokenizer(*corpus, first),
-        "validation corpus '{}' ({}, vocabulary of {}) was not made with the tokenizer "
-        "of the training corpus '{}' (vocabulary of {}): tokenize both with one "
-        "(--tokenizer takes a corpus, too)",
-        entry.name, entry.path, corpus->vocabulary_size(), first.path().string(),
-        first.vocabulary_size());
-    sets.push_back(
-        in_order(deck, {{corpus, {0, corpus->token_count()}, 1.0}}, entry.name, tail));
-  }
-  return sets;
+  return sets_of(deck, corpora, rules_of(deck, corpora), split, tail);
 }
 
 Datasets make_datasets(const config::Deck& deck, Corpora corpora) {
   Datasets sets;
   sets.corpora = std::move(corpora);
+  const SampleRules rules = rules_of(deck, sets.corpora);
   sets.train = std::make_unique<Dataset>(parts_of(deck, sets.corpora, Split::train),
-                                         rules_of(deck), Order::shuffled, "train");
+                                         rules, Order::shuffled, "train");
   if (deck.data.validation.empty() && deck.data.split[1] == 0.0) return sets;
-  sets.validation = make_sets(deck, sets.corpora, Split::validation, Tail::left_out);
+  sets.validation = sets_of(deck, sets.corpora, rules, Split::validation, Tail::left_out);
   return sets;
 }
 

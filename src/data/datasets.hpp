@@ -11,12 +11,8 @@
 #include "config/deck.hpp"
 #include "data/corpus.hpp"
 #include "data/dataset.hpp"
-#include "data/sample_rules.hpp"
 
 namespace trireme::data {
-
-// What the samples of the deck's kind of model are.
-SampleRules rules_of(const config::Deck& deck);
 
 using Corpora = std::vector<std::shared_ptr<const Corpus>>;
 // The checksums of the corpora, one after the other.

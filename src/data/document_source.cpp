@@ -28,8 +28,6 @@ namespace {
 
 // Long documents are handed on in blocks of about this size.
 constexpr std::size_t kBlock = std::size_t{1} << 20;
-// Compressed inputs are unpacked by so much at a time.
-constexpr std::size_t kWindow = 4 * kBlock;
 
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r\v\f") == std::string_view::npos;
@@ -297,10 +295,12 @@ class DocumentSource::Reading {
     bool is_end = false;
     while (!is_end) {
       const std::uint64_t before = file.position();
-      text.resize(left + std::max(left, kWindow));
+      text.resize(left + std::max(left, source_.options_.window));
       const std::size_t size = left + file.read(text.data() + left, text.size() - left);
       is_end = size < text.size();
       window.text = std::string_view(text).substr(0, size);
+      // What the window cuts may be white space, which would count as text behind a cut.
+      if (!is_end) window.text.remove_suffix(unfinished_suffix(window.text));
       if (!window.is_continued) refuse_formats(input.path, window.text);
       const std::size_t cut = is_end ? size : source_.late_cut(window);
       take(window, cut);

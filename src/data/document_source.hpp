@@ -40,6 +40,8 @@ struct SourceOptions {
   // Inside documents only before blank lines, which end a sentence whatever is on either
   // side (sentences.hpp).
   bool cut_before_blank_lines_only = false;
+  // Compressed inputs are unpacked by so many bytes at a time.
+  std::size_t window = std::size_t{4} << 20;
 };
 
 // Receives documents: begin, text (once or more, in order), end. A rank may get a

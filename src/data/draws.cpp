@@ -24,9 +24,9 @@ std::uint32_t Draws::word() {
 }
 
 index_t Draws::below(index_t n) {
-  TRIREME_REQUIRE(n >= 1 && n <= (index_t{1} << 32),
-                  "a draw below {}, expected 1 to 2^32", n);
+  TRIREME_REQUIRE(n >= 1, "a draw below {}, expected 1 or more", n);
   const auto range = static_cast<std::uint64_t>(n);
+  if (range > std::uint64_t{1} << 32) return below_many(range);
   // The product's high half is the result. Results have 2^32 / n words each, rounded down
   // or up: where the low half is below 2^32 mod n, it is one too many.
   const std::uint64_t surplus = (std::uint64_t{1} << 32) % range;
@@ -35,6 +35,20 @@ index_t Draws::below(index_t n) {
     product = word() * range;
   } while ((product & 0xffffffffu) < surplus);
   return static_cast<index_t>(product >> 32);
+}
+
+index_t Draws::below_many(std::uint64_t n) {
+  const std::uint64_t surplus = (~std::uint64_t{0} % n + 1) % n;  // 2^64 mod n
+  unsigned __int128 product = 0;
+  do {
+    const std::uint64_t high = word();
+    product = static_cast<unsigned __int128>(high << 32 | word()) * n;
+  } while (static_cast<std::uint64_t>(product) < surplus);
+  return static_cast<index_t>(product >> 64);
+}
+
+bool Draws::happens(double probability) {
+  return word() < probability * 4294967296.0;
 }
 
 void Draws::choose(index_t chosen, std::span<std::uint8_t> marks) {

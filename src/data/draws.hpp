@@ -20,20 +20,34 @@ namespace trireme::data {
 class Draws {
  public:
   // Part of the definition of a run's samples: a new purpose gets the next number.
-  enum class Purpose : std::uint8_t { document = 0, hidden_spans = 1, kept_spans = 2 };
+  enum class Purpose : std::uint8_t {
+    document = 0,
+    hidden_spans = 1,
+    kept_spans = 2,
+    shift = 3,  // of a whole epoch: its window 0
+    text = 4,
+    pair = 5,
+    truncation = 6,
+    masked_words = 7,
+    replacements = 8
+  };
 
   Draws(std::uint64_t seed, const SampleId& sample, Purpose purpose);
 
   // 32 random bits.
   std::uint32_t word();
-  // One of 0 ... n - 1, all alike, for n in [1, 2^32] (Lemire 2019: a word times n,
-  // where the few words that would favour some are drawn again).
+  // One of 0 ... n - 1, all alike, for n >= 1 (Lemire 2019: a word times n, where the few
+  // words that would favour some are drawn again; two words where n is above 2^32).
   index_t below(index_t n);
+  // With this probability, to 2^-32.
+  bool happens(double probability);
   // Sets `chosen` of the marks to 1 and the others to 0, each choice of them alike (Floyd
   // 1987).
   void choose(index_t chosen, std::span<std::uint8_t> marks);
 
  private:
+  index_t below_many(std::uint64_t n);
+
   random::Generator generator_;
   std::uint64_t next_block_;
   random::Words block_ = {};

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "data/masked_maker.hpp"
 #include "data/sample_rules.hpp"
 #include "data/span_maker.hpp"
 
@@ -46,6 +47,9 @@ std::unique_ptr<SampleMaker> make_sample_maker(const Dataset& dataset) {
   const auto& kind = dataset.rules().kind;
   if (const auto* spans = std::get_if<SpanRules>(&kind)) {
     return std::make_unique<SpanMaker>(dataset, *spans);
+  }
+  if (const auto* masked = std::get_if<MaskedRules>(&kind)) {
+    return std::make_unique<MaskedMaker>(dataset, *masked);
   }
   return std::make_unique<NextTokenMaker>(dataset, std::get<NextTokenRules>(kind));
 }

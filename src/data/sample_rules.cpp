@@ -1,6 +1,8 @@
 // data/sample_rules.cpp — see sample_rules.hpp.
 #include "data/sample_rules.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "config/span_lengths.hpp"
@@ -37,6 +39,37 @@ SampleRules sample_rules(const SpanRules& rules, std::uint64_t seed) {
       rules.source, format_plural(lengths.spans, "span"),
       format_plural(rules.sentinels, "sentinel"));
   return {{.tokens = lengths.window, .stride = lengths.window}, seed, rules};
+}
+
+SampleRules sample_rules(const MaskedRules& rules, std::uint64_t seed) {
+  const bool has_pairs = rules.pairs != config::Pairs::none;
+  TRIREME_REQUIRE(rules.vocabulary != nullptr, "masked samples without a vocabulary");
+  const auto is_share = [](double share) { return share >= 0.0 && share <= 1.0; };
+  TRIREME_REQUIRE_INPUT(rules.mask_prob > 0.0 && rules.mask_prob < 1.0,
+                        "data.mask_prob is {}: expected above 0 and below 1",
+                        rules.mask_prob);
+  TRIREME_REQUIRE_INPUT(is_share(rules.short_seq_prob),
+                        "data.short_seq_prob is {}: expected 0 to 1",
+                        rules.short_seq_prob);
+  TRIREME_REQUIRE_INPUT(rules.max_ngrams >= 1 && rules.max_ngrams <= kMostNgrams,
+                        "data.max_ngrams is {}: expected 1 to {}", rules.max_ngrams,
+                        kMostNgrams);
+  TRIREME_REQUIRE_INPUT(rules.text() >= rules.least_text(),
+                        "model.sequence is {}: {} takes {} or more", rules.sequence,
+                        has_pairs ? "[CLS] token [SEP] token [SEP]" : "[CLS] token [SEP]",
+                        rules.special_tokens() + rules.least_text());
+  TRIREME_REQUIRE_INPUT(rules.predictions >= 1 && rules.predictions <= rules.text(),
+                        "model.max_predictions is {}: expected 1 to {}, the tokens of "
+                        "text in a sample of {}",
+                        rules.predictions, rules.text(), rules.sequence);
+  TRIREME_REQUIRE_INPUT(!rules.pack || !has_pairs,
+                        "data.pack makes samples of one segment, across documents: set "
+                        "data.pairs: none and model.binary_head: false, or data.pack: "
+                        "false");
+  const index_t window = rules.pack
+                             ? rules.text()
+                             : std::clamp<index_t>(rules.mean_document, 1, rules.text());
+  return {{.tokens = window, .stride = window}, seed, rules};
 }
 
 }  // namespace trireme::data

@@ -6,9 +6,12 @@
 #define TRIREME_DATA_SAMPLE_RULES_HPP_
 
 #include <cstdint>
+#include <memory>
 #include <variant>
 
 #include "base/types.hpp"
+#include "config/enums.hpp"
+#include "data/masked_vocabulary.hpp"
 #include "data/sample_index.hpp"
 
 namespace trireme::data {
@@ -38,15 +41,46 @@ struct SpanRules {
   index_t sentinels = 0;
 };
 
+// Words of an n-gram, at most: with them the least common multiple of all n has 32 bits.
+inline constexpr index_t kMostNgrams = 16;
+
+// BERT's (Devlin et al. 2019): some tokens of a text are masked, and are to be found from
+// the rest. masked_maker.hpp
+struct MaskedRules {
+  index_t sequence = 0;
+  index_t predictions = 0;  // tokens that are masked at most
+  double mask_prob = 0.15;  // the part of the tokens that is masked
+  // The part of the samples whose length is drawn.
+  double short_seq_prob = 0.0;
+  bool whole_words = true;  // all pieces of a word are masked, or none
+  index_t max_ngrams = 1;   // words that are masked together, at most
+  // Two segments, and which kind of pair they are is to be said.
+  config::Pairs pairs = config::Pairs::none;
+  // Texts are windows, whatever documents are in them; otherwise a part of one document.
+  bool pack = false;
+  bool reset_position_ids = false;  // positions begin anew with each document of a window
+  // Tokens of a document on average, with its end: an epoch has as many samples as there
+  // are documents, or more where these are longer than a sample.
+  index_t mean_document = 1;
+  std::shared_ptr<const MaskedVocabulary> vocabulary;
+
+  index_t special_tokens() const { return pairs == config::Pairs::none ? 2 : 3; }
+  // Tokens of text that a sample has room for.
+  index_t text() const { return sequence - special_tokens(); }
+  // And those without which it is none.
+  index_t least_text() const { return pairs == config::Pairs::none ? 1 : 2; }
+};
+
 struct SampleRules {
   Windows windows;         // that corpora are cut into, a sample from each
   std::uint64_t seed = 0;  // of their order, and of what is drawn in them
-  std::variant<NextTokenRules, SpanRules> kind;
+  std::variant<NextTokenRules, SpanRules, MaskedRules> kind;
 };
 
 // The windows follow from the kind. InputError where it does not fit the model.
 SampleRules sample_rules(const NextTokenRules& rules, std::uint64_t seed);
 SampleRules sample_rules(const SpanRules& rules, std::uint64_t seed);
+SampleRules sample_rules(const MaskedRules& rules, std::uint64_t seed);
 
 }  // namespace trireme::data
 

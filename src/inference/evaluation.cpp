@@ -23,6 +23,7 @@
 #include "comm/on_ranks.hpp"
 #include "comm/rank_grid.hpp"
 #include "config/enums.hpp"
+#include "data/deck_rules.hpp"
 #include "inference/evaluation_deck.hpp"
 #include "inference/evaluation_progress.hpp"
 #include "inference/model_loader.hpp"
@@ -81,7 +82,7 @@ std::vector<Plan> plans_of_files(const EvaluateOptions& options,
     plan.set.name = path;
     plan.set.samples = std::make_unique<data::Dataset>(
         std::vector<data::Dataset::Part>{{plan.corpora.front(), range, 1.0}},
-        data::rules_of(deck), data::Order::sequential, path,
+        data::rules_of(deck, plan.corpora), data::Order::sequential, path,
         tail ? data::Tail::counted : data::Tail::left_out);
     plans.push_back(std::move(plan));
   }

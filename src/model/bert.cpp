@@ -164,4 +164,19 @@ Blueprint bert_blueprint(const Architecture& a) {
   return blueprint;
 }
 
+Facts bert_facts(const Architecture& a) {
+  Facts facts = transformer_facts(a);
+  const char* const norms =
+      is_post(a) ? "norms behind the sums" : "norms before the branches";
+  facts.line.push_back(norms);
+  facts.table.push_back({"norms", is_post(a) ? "behind the sums (post)"
+                                             : "before the branches (pre)"});
+  facts.table.push_back({"predictions of a sample",
+                         fmt::format("{}{}", a.max_predictions,
+                                     a.binary_head ? ", and the pair of segments" : "")});
+  facts.values.push_back({"norm_placement", std::string(name_of(a.norm_placement))});
+  facts.values.push_back({"predictions", a.max_predictions});
+  return facts;
+}
+
 }  // namespace trireme::model

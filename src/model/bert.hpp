@@ -13,10 +13,12 @@
 #define TRIREME_MODEL_BERT_HPP_
 
 #include "model/blueprint.hpp"
+#include "model/facts.hpp"
 
 namespace trireme::model {
 
 Blueprint bert_blueprint(const Architecture& architecture);
+Facts bert_facts(const Architecture& architecture);
 
 }  // namespace trireme::model
 

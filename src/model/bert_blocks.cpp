@@ -3,7 +3,7 @@
 //
 // Both read the last layer's output, from which each takes a few rows. Its gradient is
 // written by the one behind which it ends, with zeros for the rows that nobody took, and
-// the other adds its few rows to that. Neither generates text.
+// the other adds its few rows to that.
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,7 +30,7 @@ nn::MaskedHeadForm masked_head_form(const Architecture& a) {
 }
 
 template <class T>
-class MaskedHeadBlock final : public BothWaysBlock<T> {
+class MaskedHeadBlock final : public Block<T> {
  public:
   explicit MaskedHeadBlock(const Making<T>& making)
       : name_(making.spec().name),
@@ -96,7 +96,7 @@ class MaskedHeadBlock final : public BothWaysBlock<T> {
 };
 
 template <class T>
-class PairHeadBlock final : public BothWaysBlock<T> {
+class PairHeadBlock final : public Block<T> {
  public:
   explicit PairHeadBlock(const Making<T>& making)
       : name_(making.spec().name),

@@ -5,17 +5,20 @@
 
 #include "base/format.hpp"
 #include "base/plural.hpp"
+#include "model/bert.hpp"
+#include "model/t5.hpp"
 
 namespace trireme::model {
 
-// The one dispatch on the kind, beside that of blueprints. A kind without a case has the
-// dimensions that all have.
+// The one dispatch on the kind, beside that of blueprints.
 Facts facts_of(const Architecture& architecture) {
   switch (architecture.kind) {
     case ModelKind::gpt:
-    case ModelKind::bert:
-    case ModelKind::t5:
       break;
+    case ModelKind::bert:
+      return bert_facts(architecture);
+    case ModelKind::t5:
+      return t5_facts(architecture);
   }
   return transformer_facts(architecture);
 }

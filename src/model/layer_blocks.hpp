@@ -120,18 +120,8 @@ class LayerBlock final : public Block<T> {
   std::vector<Slot> slots_;
 };
 
-// A kind that generates no text: its layers see what is behind a word.
 template <class T>
-class BothWaysBlock : public Block<T> {
- public:
-  void decode(const nn::Context&, nn::KvCache<T>*, const Tensors<T>&,
-              const Tensors<T>&) const override {
-    throw Error("this kind of model generates no text");
-  }
-};
-
-template <class T>
-class PostNormLayerBlock final : public BothWaysBlock<T> {
+class PostNormLayerBlock final : public Block<T> {
  public:
   PostNormLayerBlock(const Making<T>& making, const nn::LayerForm& form)
       : name_(making.spec().name), layer_(begin_unit_of_block(making), form) {}
@@ -183,7 +173,7 @@ class PostNormLayerBlock final : public BothWaysBlock<T> {
 
 // A norm where a stack of layers ends, and dropout behind it.
 template <class T>
-class NormBlock final : public BothWaysBlock<T> {
+class NormBlock final : public Block<T> {
  public:
   NormBlock(const Making<T>& making, const nn::NormForm& form, double dropout = 0.0,
             std::uint16_t layer = 0)

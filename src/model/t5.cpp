@@ -15,6 +15,7 @@
 
 #include <cmath>
 
+#include "base/format.hpp"
 #include "base/types.hpp"
 #include "kernels/attention.hpp"
 #include "model/counts.hpp"
@@ -188,6 +189,30 @@ Blueprint t5_blueprint(const Architecture& a) {
   add_decoder(a, tensors, blueprint);
   add_tables(a, blueprint);
   return blueprint;
+}
+
+Facts t5_facts(const Architecture& a) {
+  Facts facts = transformer_facts(a);
+  const auto both = [](index_t encoder, index_t decoder) {
+    return fmt::format("{} + {}", encoder, decoder);
+  };
+  const std::string layers = both(a.layers, a.decoder_layers);
+  const std::string positions = both(a.sequence, a.decoder_sequence);
+  facts.line.at(0) = layers + " layers";
+  for (std::string& part : facts.line) {
+    if (part.starts_with("sequence ")) part = "sequences " + positions;
+  }
+  facts.table.at(0) = {
+      "layers x hidden x heads",
+      fmt::format("({}) x {} x {}, encoder + decoder", layers, a.hidden, a.heads)};
+  for (Facts::Row& row : facts.table) {
+    if (row.name != "sequence, vocabulary") continue;
+    row = {"sequences, vocabulary",
+           fmt::format("{}, {}", positions, format_grouped(a.vocab))};
+  }
+  facts.values.push_back({"decoder_layers", a.decoder_layers});
+  facts.values.push_back({"decoder_sequence", a.decoder_sequence});
+  return facts;
 }
 
 }  // namespace trireme::model

@@ -13,12 +13,14 @@
 #define TRIREME_MODEL_T5_HPP_
 
 #include "model/blueprint.hpp"
+#include "model/facts.hpp"
 
 namespace trireme::model {
 
 inline constexpr int kSource = 0, kTarget = 1;  // streams
 
 Blueprint t5_blueprint(const Architecture& architecture);
+Facts t5_facts(const Architecture& architecture);
 
 }  // namespace trireme::model
 

@@ -117,23 +117,29 @@ TEST_F(CorpusWriterRanks, KeepTheSentencesOfOne) {
   }
 }
 
-// The same inputs plain, as .gz and as .zst.
+// The same inputs plain, as .gz and as .zst, give one corpus.
+struct Packed {
+  const char* extension;
+  std::string (*bytes_of)(const std::string& text);
+};
+constexpr Packed kPacked[] = {
+    {"", [](const std::string& text) { return text; }},
+    {".gz", [](const std::string& t) { return test::gzip_of(t); }},
+    {".zst", [](const std::string& t) { return test::zstd_of(t); }}};
+
 TEST_F(CorpusWriterRanks, GiveTheBytesOfUnpackedFiles) {
   const Tokenizer tokenizer = test::trained_tokenizer();
   const std::string sample = io::read_file(test::fixture("sample.txt"));
   std::string lines;
   for (int i = 0; i < 300; ++i) lines += fmt::format("{{\"text\": \"line {}\"}}\n", i);
   std::vector<std::string> corpora;
-  for (const std::string form : {"", ".gz", ".zst"}) {
-    const auto packed = [&](const std::string& text) {
-      if (form.empty()) return text;
-      return form == ".gz" ? test::gzip_of(text) : test::zstd_of(text);
-    };
+  for (const Packed& form : kPacked) {
     std::vector<std::filesystem::path> inputs;
     for (int i = 0; i < 4; ++i) {
-      const std::string name = fmt::format("in{}{}", i, i % 2 == 0 ? ".txt" : ".jsonl");
-      put(name + form, packed(i % 2 == 0 ? sample.substr(1000 * i) : lines));
-      inputs.push_back(path(name + form));
+      const std::string name =
+          fmt::format("in{}{}{}", i, i % 2 == 0 ? ".txt" : ".jsonl", form.extension);
+      put(name, form.bytes_of(i % 2 == 0 ? sample.substr(1000 * i) : lines));
+      inputs.push_back(path(name));
     }
     expect_same_bytes(inputs, {.cut_inside_documents = true}, {}, tokenizer);
     if (world_.rank() == 0) corpora.push_back(test::slurp(path("together.h5")));
@@ -141,6 +147,43 @@ TEST_F(CorpusWriterRanks, GiveTheBytesOfUnpackedFiles) {
   if (world_.rank() != 0) return;
   EXPECT_TRUE(corpora.at(1) == corpora.at(0));
   EXPECT_TRUE(corpora.at(2) == corpora.at(0));
+}
+
+// Sentences of text with wide white space, unpacked by windows of which most end within a
+// character or around a blank line, and which are shorter than a document.
+TEST_F(CorpusWriterRanks, KeepTheSentencesOfUnpackedFiles) {
+  std::string text = "First.";
+  for (int i = 0; i < 150; ++i) {
+    text += fmt::format(
+        "\n\n\u3000\u00a0\u3053\u308c {}.\u2028\u3002\n \n\u2028One. \u00c9t\u00e9{}", i,
+        std::string(static_cast<std::size_t>(i % 7), ' '));
+  }
+  text += "\n\n\u3000\u2028\n\n\u00a0";
+  CorpusOptions options;
+  options.sentences = Language::english;
+  for (const char* name : {"trained.json", "uncased"}) {
+    const Tokenizer tokenizer = Tokenizer::load({test::fixture(name)});
+    for (const std::size_t window :
+         {std::size_t{17}, std::size_t{64}, std::size_t{1} << 22}) {
+      std::vector<std::string> corpora;
+      for (const Packed& form : kPacked) {
+        std::vector<std::filesystem::path> inputs;
+        for (std::size_t i = 0; i < 3; ++i) {
+          inputs.push_back(path(fmt::format("{}.txt{}", i, form.extension)));
+          put(inputs.back().filename(), form.bytes_of(text.substr(0, text.size() - i)));
+        }
+        expect_same_bytes(inputs,
+                          {.cut_inside_documents = tokenizer.can_cut_before_space(),
+                           .cut_before_blank_lines_only = true,
+                           .window = window},
+                          options, tokenizer);
+        if (world_.rank() == 0) corpora.push_back(test::slurp(path("together.h5")));
+      }
+      if (world_.rank() != 0) continue;
+      EXPECT_TRUE(corpora.at(1) == corpora.at(0)) << name << " " << window;
+      EXPECT_TRUE(corpora.at(2) == corpora.at(0)) << name << " " << window;
+    }
+  }
 }
 
 TEST_F(CorpusWriterRanks, SumManyBlocks) {

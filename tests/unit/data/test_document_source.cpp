@@ -124,40 +124,53 @@ TEST_F(DocumentSourceText, CutsInsideDocumentsKeepTokenIds) {
   }
 }
 
-// Sentences of the parts are those of the whole; each begins with the white space before
-// its first word, or behind it.
+// Where the first words of sentences are, each part split by itself: a sentence begins
+// with the white space before its first word, or behind it.
+std::vector<std::size_t> first_words(const SentenceSplitter& splitter,
+                                     const std::vector<std::string>& parts) {
+  std::vector<std::size_t> words;
+  std::size_t from = 0;
+  for (const std::string& part : parts) {
+    std::vector<std::size_t> begins;
+    splitter.split(part, begins);
+    for (const std::size_t at : begins) words.push_back(from + blanks_at(part, at).end);
+    from += part.size();
+  }
+  return words;
+}
+
+// Ends of sentences, white space of one to three bytes, and what is none.
+std::string text_of_blanks(std::mt19937& random, unsigned most_parts) {
+  static constexpr const char* kParts[] = {
+      "It is.",       "\u2003",     " ",         "\n",       "\n\n",   "\n \n",
+      "\r\n",         "\r\n\r\n",   "»",         " J. S. ",  "1. A",   "\u3002",
+      "\u2029",       "\xFF",       "\u4e2d",    "! \u00ab", "\u201c", "\t",
+      "z. B",         "\u3000",     "\u00a0",    "\u2028",   "é \n",   "\xE3\x80",
+      "\n\n\u3000\n", "\n\n\u2028", "\n\n\u00a0"};
+  std::string text = "A";
+  for (unsigned i = random() % most_parts; i > 0; --i) {
+    text += kParts[random() % std::size(kParts)];
+  }
+  return text;
+}
+
+constexpr SourceOptions kSentences = {.cut_inside_documents = true,
+                                      .cut_before_blank_lines_only = true};
+
+// Sentences of the parts are those of the whole.
 TEST_F(DocumentSourceText, CutsBeforeBlankLinesKeepSentences) {
   std::mt19937 random(3);
-  const char* parts[] = {"It is.",   " ",      "\n",       "\n\n",   "\n \n",  "\r\n",
-                         "\r\n\r\n", "»",      " J. S. ",  "1. A",   "\u3002", "\u2029",
-                         "\xFF",     "\u4e2d", "! \u00ab", "\u201c", "\t",     "z. B"};
   for (int trial = 0; trial < 400; ++trial) {
-    std::string text = "A";
-    for (unsigned i = random() % 60; i > 0; --i) text += parts[random() % 18];
-    const auto cut = source(
-        {text}, {.cut_inside_documents = true, .cut_before_blank_lines_only = true});
+    const std::string text = text_of_blanks(random, 60);
+    const auto cut = source({text}, kSentences);
     const SentenceSplitter splitter(static_cast<Language>(trial % 10));
-    const auto first_words = [&](std::size_t from, std::string_view part,
-                                 std::vector<std::size_t>& words) {
-      std::vector<std::size_t> begins;
-      splitter.split(part, begins);
-      for (const std::size_t at : begins) {
-        words.push_back(from + blanks_at(part, at).end);
-      }
-    };
-    std::vector<std::size_t> expected;
-    first_words(0, text, expected);
+    const auto expected = first_words(splitter, {text});
     for (const int ranks : {2, 3, 5, 64}) {
       Collector collector;
       for (int rank = 0; rank < ranks; ++rank) cut.read(rank, ranks, collector, {});
       ASSERT_EQ(collector.documents.at(0), text);
-      std::vector<std::size_t> words;
-      std::size_t from = 0;
-      for (const std::string& piece : collector.pieces) {
-        first_words(from, piece, words);
-        from += piece.size();
-      }
-      ASSERT_EQ(words, expected) << trial << ": " << ::testing::PrintToString(text);
+      ASSERT_EQ(first_words(splitter, collector.pieces), expected)
+          << trial << ": " << ::testing::PrintToString(text);
     }
   }
 }
@@ -349,6 +362,29 @@ TEST_F(DocumentSourceCompressed, CutsKeepTokenIds) {
     }
   }
   EXPECT_TRUE(ids[0] == ids[1]);
+}
+
+// Windows that end anywhere: within a character, within the white space around a blank
+// line, before the end of a text that has nothing but white space left.
+TEST_F(DocumentSourceCompressed, WindowsKeepSentences) {
+  std::mt19937 random(5);
+  std::size_t cuts = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    const std::string text = text_of_blanks(random, 40);
+    const SentenceSplitter splitter(static_cast<Language>(trial % 10));
+    const auto expected = first_words(splitter, {text});
+    for (std::size_t window = 1; window <= 40; window += 1 + random() % 4) {
+      SourceOptions options = kSentences;
+      options.window = window;
+      Collector collector;
+      source({text}, options, 1 + window % 3).read(0, 1, collector, {});
+      ASSERT_EQ(collector.documents.at(0), text);
+      ASSERT_EQ(first_words(splitter, collector.pieces), expected)
+          << trial << ", " << window << ": " << ::testing::PrintToString(text);
+      cuts += collector.pieces.size() - 1;
+    }
+  }
+  EXPECT_GT(cuts, 1000u);
 }
 
 // The rank in whose part a file begins has all of it.

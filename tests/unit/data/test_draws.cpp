@@ -85,7 +85,33 @@ TEST(Draws, BelowManyIsUniform) {
   EXPECT_EQ(draws.below(1), 0);
   EXPECT_GE(draws.below(index_t{1} << 32), 0);
   EXPECT_THROW(draws.below(0), Error);
-  EXPECT_THROW(draws.below((index_t{1} << 32) + 1), Error);
+}
+
+// Of two words each.
+TEST(Draws, BelowMoreThanAWordIsUniform) {
+  for (const index_t n : {(index_t{1} << 32) + 1, 3 * (index_t{1} << 60)}) {
+    std::vector<double> classes(50);
+    Draws draws(4, {0, 0, 0}, Purpose::text);
+    for (int i = 0; i < 50 * 400; ++i) {
+      const index_t drawn = draws.below(n);
+      ASSERT_GE(drawn, 0);
+      ASSERT_LT(drawn, n);
+      ++classes[static_cast<std::size_t>(static_cast<double>(drawn) /
+                                         static_cast<double>(n) * 49.999999)];
+    }
+    EXPECT_LT(deviations(classes, 400), 4.0) << n;
+  }
+}
+
+TEST(Draws, HappensWithTheProbability) {
+  Draws draws(5, {0, 0, 0}, Purpose::text);
+  int happened = 0;
+  for (int i = 0; i < 20000; ++i) {
+    happened += draws.happens(0.1) ? 1 : 0;
+    EXPECT_FALSE(draws.happens(0.0));
+    EXPECT_TRUE(draws.happens(1.0));
+  }
+  EXPECT_NEAR(happened, 2000, 5 * std::sqrt(2000 * 0.9));
 }
 
 TEST(Draws, ChoicesAreAlike) {

@@ -23,6 +23,7 @@ constexpr index_t kSequence = 64, kTarget = 24;
 struct Kind {
   SampleRules rules;
   BatchSpec spec;
+  const char* weights = "loss_mask";
 };
 
 Kind next_token_kind() {
@@ -54,8 +55,54 @@ Kind span_kind(bool pack) {
                   {.name = "loss_mask", .stream = 1, .holds = Holds::weights}}}};
 }
 
-std::vector<Kind> kinds() {
-  return {next_token_kind(), span_kind(true), span_kind(false)};
+// With made-up special tokens: id 0 ends documents.
+Kind masked_kind(bool pack, config::Pairs pairs = config::Pairs::none) {
+  constexpr std::size_t kVocabulary = 1000;
+  MaskedVocabulary vocabulary{.padding = 995,
+                              .classify = 996,
+                              .separate = 997,
+                              .mask = 998,
+                              .end_of_document = 0,
+                              .begins_word = std::vector<std::uint8_t>(kVocabulary, 1),
+                              .is_structural = std::vector<std::uint8_t>(kVocabulary, 0),
+                              .ordinary = {5, 6, 7}};
+  vocabulary.is_structural[0] = 1;
+  const MaskedRules rules{
+      .sequence = kSequence,
+      .predictions = 10,
+      .short_seq_prob = pack ? 0.0 : 0.2,
+      .max_ngrams = 3,
+      .pairs = pairs,
+      .pack = pack,
+      .mean_document = 50,
+      .vocabulary = std::make_shared<const MaskedVocabulary>(vocabulary)};
+  return {
+      sample_rules(rules, 7),
+      {.streams = {{"text", kSequence}, {"predictions", rules.predictions, false}},
+       .fields = {{.name = "tokens"},
+                  {.name = "token_types", .holds = Holds::classes, .below = 2},
+                  {.name = "document_ends", .holds = Holds::places},
+                  {.name = "lengths", .per = Per::sample, .holds = Holds::lengths},
+                  {.name = "masked_positions", .stream = 1, .holds = Holds::rows},
+                  {.name = "masked_labels", .stream = 1},
+                  {.name = "masked_weights", .stream = 1, .holds = Holds::weights},
+                  {.name = "pair_labels", .per = Per::sample},
+                  {.name = "pair_weights", .per = Per::sample, .holds = Holds::weights}}},
+      "masked_weights"};
+}
+
+// Of any corpus.
+std::vector<Kind> plain_kinds() {
+  return {next_token_kind(), span_kind(true), span_kind(false), masked_kind(true),
+          masked_kind(false)};
+}
+
+// And of one with sentences.
+std::vector<Kind> all_kinds() {
+  std::vector<Kind> kinds = plain_kinds();
+  kinds.push_back(masked_kind(false, config::Pairs::order));
+  kinds.push_back(masked_kind(false, config::Pairs::next));
+  return kinds;
 }
 
 // All bytes of the samples [first, first + batch.columns()).
@@ -78,9 +125,11 @@ class SampleMakerData : public ::testing::Test {
     for (std::size_t i = 0; i < 60; ++i) {
       texts.push_back(sample.substr(i * 100, 20 + i * 7));
     }
-    test::make_corpus(scratch_, "a.h5", texts, test::trained_tokenizer());
+    CorpusOptions options;
+    options.sentences = Language::english;
+    test::make_corpus(scratch_, "a.h5", texts, test::trained_tokenizer(), options);
     std::ranges::reverse(texts);
-    test::make_corpus(scratch_, "b.h5", texts, test::trained_tokenizer());
+    test::make_corpus(scratch_, "b.h5", texts, test::trained_tokenizer(), options);
     for (const char* name : {"a.h5", "b.h5"}) {
       corpora_.push_back(std::make_shared<const Corpus>(scratch_ / name));
     }
@@ -99,8 +148,8 @@ class SampleMakerData : public ::testing::Test {
 // Over several epochs, sample by sample: one maker in order, one backwards, and one for
 // each of four threads that take turns.
 TEST_F(SampleMakerData, MakesTheSameInAnyOrder) {
-  constexpr index_t kSamples = 700;
-  for (const Kind& kind : kinds()) {
+  constexpr index_t kSamples = 900;
+  for (const Kind& kind : all_kinds()) {
     const Dataset data = dataset(kind);
     ASSERT_GT(kSamples, 3 * data.windows());
     const auto make = [&](Batch& batch, SampleMaker& maker, index_t position) {
@@ -133,7 +182,7 @@ TEST_F(SampleMakerData, MakesTheSameInAnyOrder) {
 // The samples of a step, dealt to 1, 2 and 4 loaders.
 TEST_F(SampleMakerData, DoesNotDependOnTheNumberOfLoaders) {
   constexpr index_t kSteps = 5, kStep = 24, kMicro = 3;
-  for (const Kind& kind : kinds()) {
+  for (const Kind& kind : all_kinds()) {
     const Dataset data = dataset(kind);
     const auto maker = make_sample_maker(data);
     Batch expected(kind.spec, kMicro);
@@ -150,15 +199,15 @@ TEST_F(SampleMakerData, DoesNotDependOnTheNumberOfLoaders) {
         for (std::size_t field = 0; field < kind.spec.fields.size(); ++field) {
           options.fields.push_back(field);
         }
-        options.summed = {kind.spec.field("loss_mask")};
+        options.summed = {kind.spec.field(kind.weights)};
         options.most_summed = per_step;
         BatchLoader loader(data, plan, options);
         for (index_t n = 0; n < kSteps * per_step; ++n) {
-          const double ahead = loader.sum_ahead(1, "loss_mask");
+          const double ahead = loader.sum_ahead(1, kind.weights);
           const Batch& batch = loader.next();
           expected.fill(*maker, plan(n).first_sample, kMicro);
           ASSERT_EQ(bytes_of(kind.spec, batch), bytes_of(kind.spec, expected)) << n;
-          ASSERT_EQ(batch.sum("loss_mask"), ahead);
+          ASSERT_EQ(batch.sum(kind.weights), ahead);
         }
       }
     }
@@ -180,7 +229,7 @@ TEST_F(SampleMakerData, HoldsNothingOfTheCorpusSize) {
   const auto huge = test::huge_corpus(scratch_);
   if (huge == nullptr) GTEST_SKIP() << "no file of 2 TB here";
   ASSERT_EQ(huge->token_count(), test::kHugeTokens);
-  for (const Kind& kind : kinds()) {
+  for (const Kind& kind : plain_kinds()) {
     const Dataset data(
         {{huge, {0, huge->token_count()}, 1000.0}, {huge, {1000, 20000}, 1.0}},
         kind.rules, Order::shuffled, "train");

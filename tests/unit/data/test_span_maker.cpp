@@ -12,6 +12,7 @@
 #include "config/span_lengths.hpp"
 #include "data/batch.hpp"
 #include "support/allocation_counter.hpp"
+#include "unit/data/binomial.hpp"
 #include "unit/data/fixtures.hpp"
 
 namespace trireme::data {
@@ -238,15 +239,6 @@ double choices(index_t of, index_t chosen) {
                   std::lgamma(static_cast<double>(of - chosen + 1)));
 }
 
-// Of `count` trials of this probability.
-void expect_binomial(index_t observed, index_t count, double probability,
-                     const std::string& what) {
-  const double expected = static_cast<double>(count) * probability;
-  EXPECT_NEAR(static_cast<double>(observed), expected,
-              5.0 * std::sqrt(expected * (1.0 - probability)) + 1e-6)
-      << what;
-}
-
 // Over 10^6 tokens: counts exact in each sample, lengths of spans as of a random cut of
 // 85 tokens into 28 parts. Of C(84, 27) cuts C(84 - m, 26) have a part of m tokens first.
 TEST_F(SpanMakerData, SpansHaveTheLengthsOfARandomCut) {
@@ -268,8 +260,8 @@ TEST_F(SpanMakerData, SpansHaveTheLengthsOfARandomCut) {
         choices(kHidden - 1 - length, kSpans - 2) / choices(kHidden - 1, kSpans - 1);
     sum += probability;
     if (kSamples * kSpans * probability < 10) continue;
-    expect_binomial(count[static_cast<std::size_t>(length)], kSamples * kSpans,
-                    probability, "length " + std::to_string(length));
+    test::expect_binomial(count[static_cast<std::size_t>(length)], kSamples * kSpans,
+                          probability, "length " + std::to_string(length));
   }
   EXPECT_NEAR(sum, 1.0, 1e-9);
 }
@@ -322,8 +314,9 @@ TEST_F(SpanMakerData, PositionsAreHiddenAsByRandomCuts) {
                      both_by(kept, lengths.noise, lengths.spans, span, span, i);
     }
     sum += probability;
-    expect_binomial(count[static_cast<std::size_t>(i)], samples,
-                    std::clamp(probability, 0.0, 1.0), "position " + std::to_string(i));
+    test::expect_binomial(count[static_cast<std::size_t>(i)], samples,
+                          std::clamp(probability, 0.0, 1.0),
+                          "position " + std::to_string(i));
   }
   EXPECT_NEAR(sum, static_cast<double>(lengths.noise), 1e-6);
 }

@@ -1,0 +1,136 @@
+// data/deck_rules.cpp — see deck_rules.hpp.
+#include "data/deck_rules.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "base/error.hpp"
+#include "config/enums.hpp"
+#include "data/masked_vocabulary.hpp"
+#include "data/tokenizer.hpp"
+
+namespace trireme::data {
+
+namespace {
+
+// What make(tokenizer) makes of the corpus' tokenizer; its errors name the corpus.
+template <class Make>
+auto of_tokenizer(const Corpus& corpus, const Make& make) {
+  try {
+    return make(Tokenizer::from_files(corpus.tokenizer_files()));
+  } catch (const InputError& error) {
+    throw InputError(
+        fmt::format("corpus '{}': {}", corpus.path().string(), error.what()));
+  }
+}
+
+struct Sentinels {
+  TokenId first;
+  index_t count;
+};
+
+std::optional<TokenId> sentinel_id(const Tokenizer& tokenizer, index_t number) {
+  const auto& added = tokenizer.added_tokens();
+  const auto found =
+      std::ranges::find(added, fmt::format("<extra_id_{}>", number), &AddedToken::text);
+  if (found == added.end()) return std::nullopt;
+  return found->id;
+}
+
+Sentinels sentinels_of(const Tokenizer& tokenizer) {
+  const std::optional<TokenId> first = sentinel_id(tokenizer, 0);
+  TRIREME_REQUIRE_INPUT(
+      first.has_value(),
+      "its tokenizer ({}) has no sentinels, which the samples of a t5 model are made "
+      "with: make the corpus with T5's tokenizer, or add <extra_id_0>, <extra_id_1> ..., "
+      "with ids that descend by one, to the \"added_tokens\" of its tokenizer.json",
+      tokenizer.model().description());
+  Sentinels sentinels{*first, 1};
+  while (const auto next = sentinel_id(tokenizer, sentinels.count)) {
+    TRIREME_REQUIRE_INPUT(
+        *next + static_cast<TokenId>(sentinels.count) == *first,
+        "its tokenizer has <extra_id_0> at id {} and <extra_id_{}> at id {}: the ids of "
+        "sentinels must descend by one, as T5's do",
+        *first, sentinels.count, *next);
+    ++sentinels.count;
+  }
+  return sentinels;
+}
+
+index_t mean_document(std::span<const std::shared_ptr<const Corpus>> corpora) {
+  index_t tokens = 0, documents = 0;
+  for (const auto& corpus : corpora) {
+    tokens += corpus->token_count();
+    documents += corpus->document_count();
+  }
+  return (tokens + documents - 1) / std::max<index_t>(documents, 1);
+}
+
+MaskedRules masked_rules(const config::Deck& deck,
+                         std::span<const std::shared_ptr<const Corpus>> corpora) {
+  const Corpus& first = *corpora.front();
+  const config::DataConfig& data = deck.data;
+  const auto vocabulary = [&](const Tokenizer& tokenizer) {
+    return std::make_shared<const MaskedVocabulary>(
+        masked_vocabulary(tokenizer, first.vocabulary_size(), first.end_of_document()));
+  };
+  return {.sequence = deck.model.sequence,
+          .predictions = deck.model.max_predictions,
+          .mask_prob = data.mask_prob,
+          .short_seq_prob = data.short_seq_prob,
+          .whole_words = data.whole_words,
+          .max_ngrams = data.max_ngrams,
+          .pairs = data.pairs,
+          .pack = data.pack,
+          .reset_position_ids = data.reset_position_ids,
+          .mean_document = mean_document(corpora),
+          .vocabulary = of_tokenizer(first, vocabulary)};
+}
+
+SpanRules span_rules(const config::Deck& deck, const Corpus& corpus) {
+  SpanRules rules{.source = deck.model.sequence,
+                  .target = deck.model.decoder_sequence,
+                  .density = deck.data.mask_prob,
+                  .mean_length = deck.data.mean_noise_span_length,
+                  .pack = deck.data.pack,
+                  .end = static_cast<std::int32_t>(corpus.end_of_document())};
+  const Sentinels sentinels = of_tokenizer(corpus, [&](const Tokenizer& tokenizer) {
+    rules.padding = static_cast<std::int32_t>(tokenizer.special(Special::padding));
+    return sentinels_of(tokenizer);
+  });
+  rules.first_sentinel = static_cast<std::int32_t>(sentinels.first);
+  rules.sentinels = sentinels.count;
+  return rules;
+}
+
+}  // namespace
+
+void require_sentences(const config::Deck& deck, const Corpus& corpus) {
+  TRIREME_REQUIRE_INPUT(
+      deck.model.kind != config::ModelKind::bert ||
+          deck.data.pairs == config::Pairs::none || corpus.has_sentences(),
+      "corpus '{}' has no sentences, and data.pairs: {} makes pairs of segments of them: "
+      "make it again with `trireme tokenize --sentences LANGUAGE`, or set data.pairs: "
+      "none and model.binary_head: false",
+      corpus.path().string(), config::name_of(deck.data.pairs));
+}
+
+SampleRules rules_of(const config::Deck& deck,
+                     std::span<const std::shared_ptr<const Corpus>> corpora) {
+  TRIREME_REQUIRE(!corpora.empty(), "rules of samples of no corpus");
+  switch (deck.model.kind) {
+    case config::ModelKind::gpt:
+      return sample_rules(NextTokenRules{.sequence = deck.model.sequence,
+                                         .mask_end_of_document = deck.data.mask_eod_loss},
+                          deck.data.seed);
+    case config::ModelKind::bert:
+      for (const auto& corpus : corpora) require_sentences(deck, *corpus);
+      return sample_rules(masked_rules(deck, corpora), deck.data.seed);
+    case config::ModelKind::t5:
+      return sample_rules(span_rules(deck, *corpora.front()), deck.data.seed);
+  }
+  throw Error("rules_of: no ModelKind");
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,169 @@
+// What samples of each kind of model are by deck and corpora, and what is missing where
+// there can be none.
+#include "data/deck_rules.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "data/datasets.hpp"
+#include "data/sample_maker.hpp"
+#include "unit/data/fixtures.hpp"
+
+namespace trireme::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The trained vocabulary of 700 and these added tokens, from id 700 on.
+Tokenizer tokenizer_with(const std::vector<std::string>& added) {
+  std::string json = io::read_file(test::fixture("trained.json"));
+  const std::string list = "\"added_tokens\":[";
+  std::string more;
+  int id = 700;
+  for (const std::string& text : added) {
+    more += fmt::format("{{\"id\":{},\"content\":\"{}\"}},", id++, text);
+  }
+  json.insert(json.find(list) + list.size(), more);
+  return Tokenizer::from_files({{"tokenizer.json", json}});
+}
+
+class DeckRules : public ::testing::Test {
+ protected:
+  Corpora corpora(const Tokenizer& tokenizer, bool has_sentences) {
+    CorpusOptions options;
+    if (has_sentences) options.sentences = Language::english;
+    const std::string name = fmt::format("c{}.h5", made_++);
+    test::make_corpus(scratch_, name,
+                      {io::read_file(test::fixture("sample.txt")), "One. Two.", "Three."},
+                      tokenizer, options);
+    return {std::make_shared<const Corpus>(scratch_ / name)};
+  }
+  Corpora wordpiece(bool has_sentences) {
+    return corpora(Tokenizer::load({test::fixture("uncased")}), has_sentences);
+  }
+  static config::Deck deck_of(config::ModelKind kind) {
+    config::Deck deck;
+    deck.model.kind = kind;
+    deck.model.sequence = 64;
+    deck.model.max_predictions = 10;
+    deck.model.decoder_sequence = 16;
+    deck.data.pairs = config::Pairs::order;
+    deck.data.seed = 5;
+    deck.data.train = {{"c.h5", 1.0}};
+    return deck;
+  }
+  static std::string error_of(const config::Deck& deck, const Corpora& corpora) {
+    return test::message_of<InputError>([&] { rules_of(deck, corpora); });
+  }
+  test::Scratch scratch_;
+  int made_ = 0;
+};
+
+TEST_F(DeckRules, OfGpt) {
+  config::Deck deck = deck_of(config::ModelKind::gpt);
+  deck.data.mask_eod_loss = true;
+  const SampleRules rules = rules_of(deck, wordpiece(false));
+  EXPECT_EQ(rules.windows.tokens, 65);
+  EXPECT_EQ(rules.seed, 5u);
+  EXPECT_TRUE(std::get<NextTokenRules>(rules.kind).mask_end_of_document);
+}
+
+TEST_F(DeckRules, OfBert) {
+  config::Deck deck = deck_of(config::ModelKind::bert);
+  deck.data.max_ngrams = 3;
+  deck.data.short_seq_prob = 0.1;
+  const Corpora corpora = wordpiece(true);
+  const SampleRules rules = rules_of(deck, corpora);
+  const auto& masked = std::get<MaskedRules>(rules.kind);
+  EXPECT_EQ(masked.sequence, 64);
+  EXPECT_EQ(masked.predictions, 10);
+  EXPECT_EQ(masked.max_ngrams, 3);
+  EXPECT_EQ(masked.pairs, config::Pairs::order);
+  EXPECT_EQ(masked.short_seq_prob, 0.1);
+  EXPECT_EQ(masked.mean_document, (corpora[0]->token_count() + 2) / 3);
+  EXPECT_EQ(masked.vocabulary->mask, 4);
+  EXPECT_EQ(rules.windows.tokens, 61);
+  // Of documents that are shorter than a sample on average.
+  Corpora two = {corpora[0], wordpiece(true)[0]};
+  deck.model.sequence = 4096;
+  const SampleRules shorter = rules_of(deck, two);
+  EXPECT_EQ(shorter.windows.tokens, (2 * corpora[0]->token_count() + 5) / 6);
+}
+
+TEST_F(DeckRules, WhatBertLacks) {
+  config::Deck deck = deck_of(config::ModelKind::bert);
+  const Corpora plain = wordpiece(false);
+  EXPECT_THAT(error_of(deck, plain),
+              HasSubstr("c0.h5' has no sentences, and data.pairs: order makes pairs of "
+                        "segments of them: make it again with `trireme tokenize "
+                        "--sentences LANGUAGE`, or set data.pairs: none"));
+  EXPECT_THAT(
+      error_of(deck, corpora(tokenizer_with({"[CLS]", "[PAD]"}), true)),
+      HasSubstr("c1.h5': its tokenizer (byte-level BPE) has no [SEP], no [MASK]"));
+  deck.data.pairs = config::Pairs::none;
+  EXPECT_NO_THROW(rules_of(deck, plain));
+  deck.model.sequence = 2;
+  EXPECT_THAT(error_of(deck, plain), HasSubstr("model.sequence is 2: [CLS] token [SEP]"));
+}
+
+// A validation corpus is to have them, too.
+TEST_F(DeckRules, ValidationNeedsSentences) {
+  config::Deck deck = deck_of(config::ModelKind::bert);
+  const Corpora train = wordpiece(true), held_out = wordpiece(false);
+  deck.data.validation = {{"book", held_out[0]->path().string()}};
+  EXPECT_THAT(test::message_of<InputError>([&] { make_datasets(deck, train); }),
+              HasSubstr("c1.h5' has no sentences"));
+  deck.data.validation = {{"book", train[0]->path().string()}};
+  const Datasets sets = make_datasets(deck, train);
+  EXPECT_TRUE(
+      std::holds_alternative<MaskedRules>(sets.validation.at(0).samples->rules().kind));
+  EXPECT_NO_THROW(make_sample_maker(*sets.train));
+}
+
+std::vector<std::string> t5_tokens(int sentinels) {
+  std::vector<std::string> tokens = {"<pad>"};
+  for (int i = sentinels - 1; i >= 0; --i)
+    tokens.push_back(fmt::format("<extra_id_{}>", i));
+  return tokens;
+}
+
+TEST_F(DeckRules, OfT5) {
+  config::Deck deck = deck_of(config::ModelKind::t5);
+  deck.data.mean_noise_span_length = 2.5;
+  deck.data.pack = true;
+  const Corpora corpora = this->corpora(tokenizer_with(t5_tokens(20)), false);
+  const SampleRules rules = rules_of(deck, corpora);
+  const auto& spans = std::get<SpanRules>(rules.kind);
+  EXPECT_EQ(spans.source, 64);
+  EXPECT_EQ(spans.target, 16);
+  EXPECT_EQ(spans.mean_length, 2.5);
+  EXPECT_TRUE(spans.pack);
+  EXPECT_EQ(spans.padding, 700);
+  EXPECT_EQ(spans.first_sentinel, 720);
+  EXPECT_EQ(spans.sentinels, 20);
+  EXPECT_EQ(static_cast<TokenId>(spans.end), corpora[0]->end_of_document());
+}
+
+TEST_F(DeckRules, WhatT5Lacks) {
+  config::Deck deck = deck_of(config::ModelKind::t5);
+  const auto error_with = [&](const std::vector<std::string>& added) {
+    return error_of(deck, corpora(tokenizer_with(added), false));
+  };
+  EXPECT_THAT(error_with({"<pad>"}), HasSubstr("has no sentinels, which the samples of a "
+                                               "t5 model are made with"));
+  EXPECT_THAT(error_with({"<extra_id_0>"}), HasSubstr("lacks a token for padding"));
+  EXPECT_THAT(error_with({"<pad>", "<extra_id_0>", "<extra_id_1>"}),
+              HasSubstr("has <extra_id_0> at id 701 and <extra_id_1> at id 702: the ids "
+                        "of sentinels must descend by one"));
+  EXPECT_THAT(
+      error_with(t5_tokens(2)),
+      HasSubstr("a source of 64 (model.sequence) has 3 spans, and the tokenizer 2 "
+                "sentinels"));
+}
+
+}  // namespace
+}  // namespace trireme::data
