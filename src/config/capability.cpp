@@ -2,9 +2,7 @@
 //
 // The list is of words as decks have them, so that what is refused is said as it was
 // written, and pages and errors cannot differ. Each kind of models has its own variants:
-// what one trains with is untested in another, even where both have the same layers. The
-// kind is an entry of the list, too, so that the others can be judged, and tested, while
-// the kind itself is still missing.
+// what one trains with is untested in another, even where both have the same layers.
 #include "config/capability.hpp"
 
 #include <fmt/format.h>
@@ -26,8 +24,7 @@ bool has(const std::vector<std::string>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// What each kind has of the variants of layers. Of others than GPT's nothing is told as
-// long as their blueprints are not there.
+// What each kind has of the variants of layers.
 std::vector<Capability> gpt_layers() {
   return {{.key = "model.norm",
            .trained = {"layernorm"},

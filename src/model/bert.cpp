@@ -169,8 +169,8 @@ Facts bert_facts(const Architecture& a) {
   const char* const norms =
       is_post(a) ? "norms behind the sums" : "norms before the branches";
   facts.line.push_back(norms);
-  facts.table.push_back({"norms", is_post(a) ? "behind the sums (post)"
-                                             : "before the branches (pre)"});
+  facts.table.push_back(
+      {"norms", is_post(a) ? "behind the sums (post)" : "before the branches (pre)"});
   facts.table.push_back({"predictions of a sample",
                          fmt::format("{}{}", a.max_predictions,
                                      a.binary_head ? ", and the pair of segments" : "")});

@@ -86,6 +86,10 @@ class EmbeddingBlock final : public Block<T> {
         blueprint.users(blueprint.table(spec.table)).front() == making.block;
     const bool is_shared = making.table().weight.spec().tie != Tie::none;
     const bool has_own = form.places > 0 || form.types > 0 || form.norm.has_value();
+    TRIREME_REQUIRE(is_owner || !has_own,
+                    "block '{}' embeds words by table '{}', which is another block's: an "
+                    "embedding with positions must own its table",
+                    spec.name, spec.table);
     if (!is_owner) {
       registry.begin_unit(spec.name, making.table().unit);
     } else if (is_shared && has_own) {

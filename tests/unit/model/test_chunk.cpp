@@ -184,7 +184,7 @@ TEST(ChunkTables, AnEmbeddingWithPositionsOwnsItsTable) {
                 Chunk<float>({registry, params, groups}, blueprint, blueprint.whole());
               }),
               ::testing::HasSubstr("block 'again' embeds words by table "
-                                   "'embedding/word', which is block 'embedding's"));
+                                   "'embedding/word', which is another block's"));
 }
 
 // A table of a column for each head: each tensor rank has its heads' columns, and nobody
