@@ -1,11 +1,11 @@
 // apps/convert.cpp — `trireme convert`: between the formats of others and ours; what IN
 // is says which way.
 //
-// A model is converted by rank 0 alone; a Megatron dataset, which may have the tokens of
-// a large corpus, by all ranks together. OUT must not
-// exist: it is written under a temporary name, and what killed calls have left under such
-// names goes before the work begins. Everything that the user can have got wrong is
-// looked at before anything is written.
+// A model is converted by rank 0 alone; token ids of others, which may be those of a
+// large corpus, by all ranks together. OUT must not exist: it is written under a
+// temporary name, and what killed calls have left under such names goes before the work
+// begins. Everything that the user can have got wrong is looked at before anything is
+// written.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -28,7 +28,9 @@
 #include "ckpt/convert.hpp"
 #include "ckpt/hugging_face.hpp"
 #include "comm/on_ranks.hpp"
+#include "data/llm_c_dataset.hpp"
 #include "data/megatron_dataset.hpp"
+#include "data/sentences.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 
@@ -38,7 +40,7 @@ namespace {
 struct ConvertOptions {
   std::string in, out, json, max_shard_size;
   std::vector<std::string> tokenizer;
-  bool weights_only = false;
+  bool weights_only = false, sentences = false;
 };
 
 // "5GB" in bytes. Units are those of transformers: GB is 10^9, GiB 2^30.
@@ -103,35 +105,24 @@ void require_no_shards(const ConvertOptions& options) {
                         options.in);
 }
 
-// All ranks share the work.
-void convert_megatron(const ConvertOptions& options, comm::Communicator& world) {
-  Log log(world.rank() == 0);
-  TRIREME_REQUIRE_INPUT(
-      !options.tokenizer.empty(),
-      "'{}' is a Megatron dataset, which holds token ids alone: name the tokenizer they "
-      "were made with (--tokenizer gpt2, or its files)",
-      options.in);
-  require_no_shards(options);
-  io::require_absent(options.out);
-  const data::Tokenizer tokenizer = load_tokenizer(options.tokenizer);
-  std::optional<data::MegatronDataset> dataset;
-  comm::on_every_rank(world, [&] { dataset.emplace(options.in); });
-  const data::CorpusSummary made =
-      data::convert_megatron_dataset(*dataset, tokenizer, options.out, world, {});
-  if (world.rank() != 0) return;
+void report_corpus(const data::CorpusSummary& made, const char* direction,
+                   const data::Tokenizer& tokenizer, const ConvertOptions& options,
+                   Log& log) {
   log.info("{}: {}, {} of a vocabulary of {}", options.out,
            format_plural(made.documents, "document"), format_plural(made.tokens, "token"),
            tokenizer.vocabulary_size());
+  if (made.sentences > 0) log.info("  {}", format_plural(made.sentences, "sentence"));
   if (made.empty_documents > 0) {
     log.warning("{} left out", format_plural(made.empty_documents, "empty document"));
   }
   if (options.json.empty()) return;
   nlohmann::ordered_json json;
-  json["direction"] = "megatron_to_corpus";
+  json["direction"] = direction;
   json["in"] = options.in;
   json["out"] = options.out;
   json["documents"] = made.documents;
   json["tokens"] = made.tokens;
+  if (options.sentences) json["sentences"] = made.sentences;
   json["vocabulary"] = tokenizer.vocabulary_size();
   json["empty_documents"] = made.empty_documents;
   json["unigram_entropy"] = made.unigram_entropy;
@@ -139,12 +130,54 @@ void convert_megatron(const ConvertOptions& options, comm::Communicator& world) 
   io::write_file(options.json, io::json_text(json, 2) + "\n");
 }
 
+// Token ids of others become a corpus: all ranks share the work. `what` is it that IN is.
+template <class TokenFiles, class Convert>
+void convert_tokens(const ConvertOptions& options, comm::Communicator& world,
+                    const char* what, const char* direction, const Convert& convert) {
+  Log log(world.rank() == 0);
+  TRIREME_REQUIRE_INPUT(
+      !options.tokenizer.empty(),
+      "'{}' is a {}, which holds token ids alone: name the tokenizer they "
+      "were made with (--tokenizer gpt2, or its files)",
+      options.in, what);
+  require_no_shards(options);
+  io::require_absent(options.out);
+  const data::Tokenizer tokenizer = load_tokenizer(options.tokenizer);
+  std::optional<TokenFiles> files;
+  comm::on_every_rank(world, [&] { files.emplace(options.in); });
+  data::CorpusOptions corpus_options;
+  if (options.sentences) corpus_options.sentences = data::Language::none;
+  const data::CorpusSummary made =
+      convert(*files, tokenizer, options.out, world, corpus_options);
+  if (world.rank() == 0) report_corpus(made, direction, tokenizer, options, log);
+}
+
+void require_no_sentences(const ConvertOptions& options) {
+  TRIREME_REQUIRE_INPUT(!options.sentences,
+                        "--sentences is for Megatron datasets, and '{}' is none: leave "
+                        "it out",
+                        options.in);
+}
+
+void convert_any_tokens(const ConvertOptions& options, comm::Communicator& world) {
+  if (data::is_llm_c_dataset(options.in)) {
+    require_no_sentences(options);
+    convert_tokens<data::LlmCDataset>(options, world, "token file of llm.c",
+                                      "llm_c_to_corpus", data::convert_llm_c_dataset);
+  } else {
+    convert_tokens<data::MegatronDataset>(options, world, "Megatron dataset",
+                                          "megatron_to_corpus",
+                                          data::convert_megatron_dataset);
+  }
+}
+
 void convert_model(const ConvertOptions& options) {
   Log log;
   TRIREME_REQUIRE_INPUT(options.tokenizer.empty(),
-                        "--tokenizer is for Megatron datasets: '{}' is none, and models "
-                        "bring their own",
+                        "--tokenizer is for Megatron datasets and token files of llm.c: "
+                        "'{}' is neither, and models bring their own",
                         options.in);
+  require_no_sentences(options);
   if (ckpt::is_hugging_face_directory(options.in)) {
     require_no_shards(options);
     report_model(ckpt::import_hugging_face(options.in, options.out, log),
@@ -155,7 +188,8 @@ void convert_model(const ConvertOptions& options) {
   TRIREME_REQUIRE_INPUT(
       std::filesystem::is_directory(options.in),
       "'{}' {}: expected a Hugging Face directory (with config.json), a checkpoint or "
-      "run directory, or a Megatron dataset (.idx and .bin)",
+      "run directory, a Megatron dataset (.idx and .bin), or a token file of llm.c "
+      "(.bin)",
       options.in, exists ? "is nothing that can be converted" : "does not exist");
   const std::uint64_t most = options.max_shard_size.empty()
                                  ? ckpt::kDefaultShardBytes
@@ -171,8 +205,8 @@ void add_convert(CommandLine& line) {
   CLI::App& command = line.add_command(
       "convert",
       "A Hugging Face directory (GPT-2, BERT, T5) to a checkpoint; a checkpoint to such "
-      "a directory; a Megatron dataset (.idx and .bin) to a corpus: what IN is says "
-      "which.",
+      "a directory; a Megatron dataset (.idx and .bin) or a token file of llm.c (.bin) to "
+      "a corpus: what IN is says which.",
       [options](comm::Environment& environment) {
         comm::Communicator& world = *environment.world();
         comm::on_first_rank(world, [&] {
@@ -184,8 +218,9 @@ void add_convert(CommandLine& line) {
           Log log;
           remove_leftovers(options->out, log);
         });
-        if (data::is_megatron_dataset(options->in)) {
-          convert_megatron(*options, world);
+        if (data::is_llm_c_dataset(options->in) ||
+            data::is_megatron_dataset(options->in)) {
+          convert_any_tokens(*options, world);
         } else {
           comm::on_first_rank(world, [&] { convert_model(*options); });
         }
@@ -195,19 +230,23 @@ void add_convert(CommandLine& line) {
       .add_option(
           "IN", options->in,
           "a directory with config.json; or a run directory, its checkpoints, one "
-          "step_* directory or latest; or a Megatron dataset's .idx")
+          "step_* directory or latest; or a Megatron dataset's .idx; or llm.c's .bin")
       ->required();
   command
       .add_option("OUT", options->out,
                   "a directory that does not exist yet; of a "
-                  "Megatron dataset, the corpus (.h5)")
+                  "Megatron dataset or of llm.c's, the corpus (.h5)")
       ->required();
   command
-      .add_option("--tokenizer", options->tokenizer,
-                  "of a Megatron dataset: gpt2, or the files of the one it was made "
-                  "with, as of trireme tokenize")
+      .add_option(
+          "--tokenizer", options->tokenizer,
+          "of a Megatron dataset or llm.c's: gpt2, or the files of the one it was made "
+          "with, as of trireme tokenize")
       ->allow_extra_args(false)
       ->delimiter(',');
+  command.add_flag("--sentences", options->sentences,
+                   "of a Megatron dataset made with --split-sentences: keep where its "
+                   "sentences begin");
   command.add_option("--max-shard-size", options->max_shard_size,
                      "of a Hugging Face directory that is made: bytes of weights in one "
                      "file, as in 500MB; more are cut into several with an index "

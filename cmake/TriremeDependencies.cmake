@@ -74,4 +74,19 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
+if(TRIREME_ENABLE_SENTENCEPIECE)
+  pkg_check_modules(sentencepiece IMPORTED_TARGET sentencepiece)
+  if(sentencepiece_FOUND)
+    message(STATUS "SentencePiece ${sentencepiece_VERSION}")
+  elseif(TRIREME_ENABLE_SENTENCEPIECE STREQUAL "AUTO")
+    message(STATUS "No SentencePiece: T5's and other tokenizers that are its models will be "
+                   "refused (tools/bootstrap installs libsentencepiece-dev; of a module, "
+                   "PKG_CONFIG_PATH must lead to its sentencepiece.pc)")
+  else()
+    message(FATAL_ERROR "No SentencePiece was found: install libsentencepiece-dev (Debian), or "
+                        "load a module or Spack's sentencepiece so that PKG_CONFIG_PATH leads to "
+                        "its sentencepiece.pc, or build without it by "
+                        "-DTRIREME_ENABLE_SENTENCEPIECE=OFF.")
+  endif()
+endif()
 find_path(RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)

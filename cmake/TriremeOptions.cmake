@@ -5,6 +5,8 @@ option(TRIREME_ENABLE_PERF "Build the micro-benchmarks (Google Benchmark)" OFF)
 option(TRIREME_REQUIRE_CUDA "Fail where the Kokkos that was found has no CUDA" OFF)
 set(TRIREME_ENABLE_NCCL "AUTO" CACHE STRING
     "NCCL in builds for GPUs: ON, OFF, or AUTO for where it is installed")
+set(TRIREME_ENABLE_SENTENCEPIECE "AUTO" CACHE STRING
+    "Tokenizers that are models of SentencePiece: ON, OFF, or AUTO for where it is installed")
 set(TRIREME_ARCH "native" CACHE STRING
     "CPU to build for: a value of -march (native, x86-64-v3, znver3 ...), or 'none'")
 set(TRIREME_SANITIZE "" CACHE STRING "Value of -fsanitize, empty for none")

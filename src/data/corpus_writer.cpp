@@ -54,8 +54,7 @@ class TokenSpool : public TokenSink {
     starts.append(&token_count, sizeof(token_count));
     ++document_count;
   }
-  // A sentence begins with the id of this number among those that come next.
-  void begin_sentence(std::size_t id) {
+  void begin_sentence(std::size_t id) override {
     const std::uint64_t place = token_count + id;
     sentences.append(&place, sizeof(place));
     ++sentence_count;
@@ -422,7 +421,7 @@ CorpusSummary write_tokenized_corpus(
   TRIREME_REQUIRE_INPUT(spooled.summary.documents > 0,
                         "there are no documents with tokens in the input ({} empty ones)",
                         spooled.summary.empty_documents);
-  publish(tokenizer, out, spooled.summary, std::nullopt, *spooled.part, comm);
+  publish(tokenizer, out, spooled.summary, options.sentences, *spooled.part, comm);
   return spooled.summary;
 }
 

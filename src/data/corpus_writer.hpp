@@ -9,6 +9,7 @@
 #ifndef TRIREME_DATA_CORPUS_WRITER_HPP_
 #define TRIREME_DATA_CORPUS_WRITER_HPP_
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -50,6 +51,8 @@ class TokenSink {
  public:
   virtual ~TokenSink() = default;
   virtual void begin_document() = 0;
+  // A sentence begins with the id of this number among those that come next.
+  virtual void begin_sentence(std::size_t id) = 0;
   // Ids below the vocabulary's size; once or more for a document, in order.
   virtual void tokens(std::span<const TokenId> ids) = 0;
 };
@@ -64,7 +67,7 @@ CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& sou
 // Writes a corpus of text that was tokenized elsewhere. read(sink) gives this rank's
 // documents with their end-of-document tokens, lower ranks the earlier ones, and returns
 // how many empty ones it left out; it makes no collective calls. input_bytes: of all
-// ranks.
+// ranks. Where options.sentences are asked for, read() tells where they begin.
 CorpusSummary write_tokenized_corpus(
     const Tokenizer& tokenizer, std::uint64_t input_bytes,
     const std::filesystem::path& out, comm::Communicator& comm,

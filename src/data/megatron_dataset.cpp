@@ -148,43 +148,86 @@ void MegatronDataset::append_sequence(std::uint64_t sequence, TokenId vocabulary
 }
 
 void MegatronDataset::read_document(std::uint64_t document, TokenId vocabulary_size,
-                                    std::vector<TokenId>& ids) const {
+                                    std::vector<TokenId>& ids,
+                                    std::vector<std::size_t>* begins) const {
   ids.clear();
+  if (begins != nullptr) begins->clear();
   const auto first = static_cast<std::uint64_t>(document_bound(document));
   const auto last = static_cast<std::uint64_t>(document_bound(document + 1));
   for (std::uint64_t sequence = first; sequence < last; ++sequence) {
+    if (begins != nullptr && sequence_length(sequence) > 0) begins->push_back(ids.size());
     (this->*id_type_.append)(sequence, vocabulary_size, document, ids);
   }
   index_.require_uncut();
   bin_.require_uncut();
 }
 
+namespace {
+
+// The documents of one rank on their way into a corpus.
+class MegatronDocuments {
+ public:
+  MegatronDocuments(const MegatronDataset& dataset, const Tokenizer& tokenizer,
+                    bool has_sentences, TokenSink& sink)
+      : dataset_(dataset),
+        end_(tokenizer.end_of_document()),
+        size_(tokenizer.vocabulary_size()),
+        has_sentences_(has_sentences),
+        sink_(sink) {}
+
+  void copy(std::uint64_t document) {
+    dataset_.read_document(document, size_, ids_, &begins_);
+    if (!ids_.empty() && ids_.back() == end_) ids_.pop_back();
+    if (ids_.empty()) {
+      ++empty_;
+      return;
+    }
+    sink_.begin_document();
+    for (const std::size_t begin : begins_) {
+      // The end of the document, alone in a sequence, is in no sentence.
+      if (has_sentences_ && begin < ids_.size()) sink_.begin_sentence(begin);
+    }
+    ids_.push_back(end_);
+    sink_.tokens(ids_);
+  }
+  std::uint64_t empty() const { return empty_; }
+
+ private:
+  const MegatronDataset& dataset_;
+  TokenId end_, size_;
+  bool has_sentences_;
+  TokenSink& sink_;
+  std::uint64_t empty_ = 0;
+  std::vector<TokenId> ids_;
+  std::vector<std::size_t> begins_;
+};
+
+}  // namespace
+
 CorpusSummary convert_megatron_dataset(const MegatronDataset& dataset,
                                        const Tokenizer& tokenizer, const fs::path& out,
                                        comm::Communicator& comm,
                                        const CorpusOptions& options) {
-  const TokenId end = tokenizer.end_of_document();
+  TRIREME_REQUIRE_INPUT(!options.sentences || dataset.sequences() > dataset.documents(),
+                        "'{}' has {} in {}: its sequences are no sentences. Make it with "
+                        "preprocess_data.py "
+                        "--split-sentences, or leave --sentences out",
+                        dataset.path().string(),
+                        format_plural(dataset.sequences(), "sequence"),
+                        format_plural(dataset.documents(), "document"));
   const auto ranks = static_cast<std::uint64_t>(comm.size());
   const auto rank = static_cast<std::uint64_t>(comm.rank());
   const std::uint64_t first = dataset.documents() * rank / ranks;
   const std::uint64_t last = dataset.documents() * (rank + 1) / ranks;
   return write_tokenized_corpus(
       tokenizer, dataset.bytes(), out, comm, options, [&](TokenSink& sink) {
-        std::uint64_t empty = 0;
-        std::vector<TokenId> ids;
+        MegatronDocuments documents(dataset, tokenizer, options.sentences.has_value(),
+                                    sink);
         for (std::uint64_t i = first; i < last; ++i) {
-          dataset.read_document(i, tokenizer.vocabulary_size(), ids);
-          const bool has_end = !ids.empty() && ids.back() == end;
-          if (ids.size() == (has_end ? 1 : 0)) {
-            ++empty;
-          } else {
-            if (!has_end) ids.push_back(end);
-            sink.begin_document();
-            sink.tokens(ids);
-          }
+          documents.copy(i);
           if (options.progress) options.progress(i + 1 - first, last - first);
         }
-        return empty;
+        return documents.empty();
       });
 }
 

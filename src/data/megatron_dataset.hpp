@@ -10,6 +10,7 @@
 #ifndef TRIREME_DATA_MEGATRON_DATASET_HPP_
 #define TRIREME_DATA_MEGATRON_DATASET_HPP_
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <vector>
@@ -34,10 +35,12 @@ class MegatronDataset {
   std::uint64_t sequences() const { return sequences_; }
   std::uint64_t bytes() const { return bin_.size(); }
   const std::filesystem::path& path() const { return bin_.path(); }
-  // All sequences of a document, one after the other. InputError, with the place, for an
-  // id that is not below `vocabulary_size`.
+  // All sequences of a document, one after the other; where `begins` is not null, where
+  // in `ids` those begin that are not empty. InputError, with the place, for an id that
+  // is not below `vocabulary_size`.
   void read_document(std::uint64_t document, TokenId vocabulary_size,
-                     std::vector<TokenId>& ids) const;
+                     std::vector<TokenId>& ids,
+                     std::vector<std::size_t>* begins = nullptr) const;
 
  private:
   std::int64_t document_bound(std::uint64_t i) const;
@@ -66,7 +69,9 @@ class MegatronDataset {
 
 // Collective: the corpus of the same documents, each closed by one end-of-document token
 // (of `tokenizer`, which must be the one the ids were made with) whether or not it had
-// one.
+// one. With options.sentences, the sequences of a document are its sentences, which is
+// what preprocess_data.py --split-sentences makes: InputError where no document has more
+// than one.
 CorpusSummary convert_megatron_dataset(const MegatronDataset& dataset,
                                        const Tokenizer& tokenizer,
                                        const std::filesystem::path& out,

@@ -19,6 +19,9 @@ using TokenId = std::uint32_t;
 class Coder {
  public:
   virtual ~Coder() = default;
+  // Whether the text that encode() gets next is at the front of a whole text, and not
+  // behind an added token: a kind may put a space in front of the former alone.
+  virtual void set_at_front(bool) {}
   // Appends the ids of `text`, which is valid UTF-8 and not empty. Where `begins` is not
   // null, appends for each id the byte of `text` at which begins what it stands for; of
   // the later pieces of a word this may be where the word begins.

@@ -92,6 +92,22 @@ TokenId Tokenizer::special(Special special) const {
                   alternatives(texts)));
 }
 
+Sentinels Tokenizer::sentinels() const {
+  Sentinels found;
+  for (std::int64_t i = 0;; ++i) {
+    const auto token =
+        std::ranges::find(added_, fmt::format("<extra_id_{}>", i), &AddedToken::text);
+    if (token == added_.end()) return found;
+    if (i == 0) found.first = token->id;
+    TRIREME_REQUIRE_INPUT(
+        token->id + i == found.first,
+        "the tokenizer's {} has the id {}, and <extra_id_0> {}: those of sentinels go "
+        "down by one",
+        token->text, token->id, found.first);
+    ++found.count;
+  }
+}
+
 bool Tokenizer::can_cut_before_space() const {
   const auto has_space = [](const AddedToken& token) {
     return token.text.find_first_of(" \n\r") != std::string::npos;
@@ -189,6 +205,7 @@ void Encoder::encode_plain(std::string_view text, std::size_t begin, std::size_t
                            std::vector<TokenId>& ids, std::vector<std::size_t>* begins) {
   if (begin == end) return;
   const std::size_t known = begins != nullptr ? begins->size() : 0;
+  coder_->set_at_front(begin == 0);
   coder_->encode(text.substr(begin, end - begin), ids, begins);
   if (begins == nullptr) return;
   for (std::size_t i = known; i < begins->size(); ++i) (*begins)[i] += begin;

@@ -23,7 +23,8 @@
 namespace trireme::data {
 
 // File name (without directory) to content: {"tokenizer.json"}, {"vocab.json",
-// "merges.txt"} or {"vocab.txt", "tokenizer_config.json"}.
+// "merges.txt"}, {"vocab.txt", "tokenizer_config.json"} or {"spiece.model",
+// "tokenizer_config.json"}.
 using TokenizerFiles = std::map<std::string, std::string>;
 
 // Text that stands for one token wherever it occurs ("<|endoftext|>").
@@ -36,17 +37,24 @@ struct AddedToken {
 // usual.
 enum class Special { end_of_document, padding, unknown, classify, separate, mask };
 
+// The added tokens that stand for hidden spans in T5: <extra_id_i> has the id first - i.
+struct Sentinels {
+  TokenId first = 0;
+  std::int64_t count = 0;
+};
+
 class Tokenizer {
  public:
   Tokenizer(std::shared_ptr<const TokenModel> model, std::vector<AddedToken> added,
             TokenizerFiles files);
 
   // The names of the files say what they are. vocab.json may be called encoder.json, and
-  // merges.txt vocab.bpe, as GPT-2's own are. InputError when they are no tokenizer of a
+  // merges.txt vocab.bpe, as GPT-2's own are; a model of SentencePiece may have any name
+  // that ends with .model. InputError when they are no tokenizer of a
   // kind that is known, with what is not supported.
   static Tokenizer from_files(TokenizerFiles files);
-  // Reads one tokenizer.json; or vocab and merges files; or a directory with one of
-  // these.
+  // Reads one tokenizer.json; or vocab and merges files; or a vocab.txt or .model; or a
+  // directory with one of these.
   static Tokenizer load(const std::vector<std::filesystem::path>& paths);
 
   // Largest id + 1.
@@ -61,6 +69,8 @@ class Tokenizer {
   // The id put after each document: of "<|endoftext|>", or of what stands for it in other
   // vocabularies ("</s>", "[SEP]").
   TokenId end_of_document() const { return special(Special::end_of_document); }
+  // A count of 0 where there are none. InputError where their ids do not go down by one.
+  Sentinels sentinels() const;
 
   // As of its model, unless an added token has white space in it.
   bool can_cut_before_space() const;

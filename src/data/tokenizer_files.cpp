@@ -2,9 +2,11 @@
 //
 // A tokenizer.json may ask for many things (normalisers, other models, other pre-
 // tokenizers); what Trireme does not do is refused by name, since ignoring it would give
-// other ids without a word.
+// other ids without a word. Whichever file says more than another comes first: where a
+// directory has a tokenizer.json, nothing else of it is read.
 #include "data/tokenizer_files.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "data/byte_level_bpe_files.hpp"
+#include "data/sentence_piece_files.hpp"
 #include "data/tokenizer_values.hpp"
 #include "data/word_piece_files.hpp"
 #include "io/files.hpp"
@@ -59,11 +62,15 @@ std::shared_ptr<const TokenModel> model_of(const std::string& name,
   const Json& model = document["model"];
   // Older files of BPE do not name their type.
   const std::string type = model.contains("type") ? type_of(model) : "BPE";
+  if (type == "Unigram" || (type == "BPE" && is_bpe_on_characters(document))) {
+    return sentence_piece_of(name, document);
+  }
   if (type == "BPE") return byte_level_bpe_of(name, document);
   if (type == "WordPiece") return word_piece_of(name, document);
   throw InputError(fmt::format(
       "tokenizer file '{}': the model is of type '{}', which is not supported: give the "
-      "files of a BPE on bytes (GPT-2's) or of a WordPiece (BERT's)",
+      "files of a BPE on bytes (GPT-2's), of a WordPiece (BERT's) or of a SentencePiece "
+      "model (T5's)",
       name, type));
 }
 
@@ -106,11 +113,20 @@ Tokenizer Tokenizer::from_files(TokenizerFiles files) {
         words->first, words->second,
         config != files.end() ? std::optional(config->second) : std::nullopt);
   }
+  const auto model = std::ranges::find_if(
+      files, [](const auto& file) { return is_sentence_piece_name(file.first); });
+  if (model != files.end()) {
+    const auto config = find({"tokenizer_config.json"});
+    return tokenizer_from_sentence_piece(
+        model->first, model->second,
+        config != files.end() ? std::optional(config->second) : std::nullopt);
+  }
   std::string names;
   for (const auto& [name, content] : files) names += (names.empty() ? "" : ", ") + name;
   throw InputError(
       fmt::format("no tokenizer in these files: {}. Expected tokenizer.json, vocab.json "
-                  "(encoder.json) with merges.txt (vocab.bpe), or vocab.txt",
+                  "(encoder.json) with merges.txt (vocab.bpe), vocab.txt, or a .model of "
+                  "SentencePiece",
                   names.empty() ? "none" : names));
 }
 
@@ -119,13 +135,14 @@ Tokenizer Tokenizer::load(const std::vector<std::filesystem::path>& paths) {
   if (paths.size() == 1 && std::filesystem::is_directory(paths[0])) {
     found.clear();
     for (const char* name : {"tokenizer.json", "vocab.json", "encoder.json", "merges.txt",
-                             "vocab.bpe", "vocab.txt"}) {
+                             "vocab.bpe", "vocab.txt", kSentencePieceFile,
+                             "tokenizer.model", "sentencepiece.bpe.model"}) {
       if (std::filesystem::exists(paths[0] / name)) found.push_back(paths[0] / name);
     }
     TRIREME_REQUIRE_INPUT(!found.empty(),
                           "directory '{}' has no tokenizer: expected tokenizer.json, "
-                          "vocab.json (encoder.json) with merges.txt (vocab.bpe), or "
-                          "vocab.txt in it",
+                          "vocab.json (encoder.json) with merges.txt (vocab.bpe), "
+                          "vocab.txt or spiece.model in it",
                           paths[0].string());
   }
   if (found.size() == 1 && found[0].extension() == ".json") {
@@ -133,8 +150,9 @@ Tokenizer Tokenizer::load(const std::vector<std::filesystem::path>& paths) {
     const std::string text = io::read_file(found[0], "tokenizer file");
     return tokenizer_from_json(found[0].string(), text);
   }
-  if (!found.empty() && found.back().filename() == "vocab.txt") {
-    // What it says of case and accents belongs to it.
+  if (!found.empty() && (found.back().filename() == "vocab.txt" ||
+                         is_sentence_piece_name(found.back().filename().string()))) {
+    // What it says of case and accents, or of sentinels, belongs to it.
     const auto config = found.back().parent_path() / "tokenizer_config.json";
     if (std::filesystem::exists(config)) found.push_back(config);
   }

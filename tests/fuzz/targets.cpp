@@ -183,6 +183,19 @@ void read_word_list(const std::string& input) {
          "its files are another tokenizer");
 }
 
+// The input is a model of SentencePiece.
+void read_sentence_piece(const std::string& input) {
+  const data::Tokenizer tokenizer =
+      data::Tokenizer::from_files({{"spiece.model", input}});
+  const std::string text =
+      "In the  beginning\n \xc3\x84 \xe4\xb8\xad\xff\xe2\x96\x81x </s>";
+  const std::vector<data::TokenId> ids = tokenizer.encode(text);
+  for (const data::TokenId id : ids) expect(id < tokenizer.vocabulary_size(), "an id");
+  tokenizer.decode(ids);
+  expect(data::Tokenizer::from_files(tokenizer.files()).encode(text) == ids,
+         "its files are another tokenizer");
+}
+
 void read_safetensors(const std::string& input) {
   const fs::path path = scratch("model.safetensors");
   spill(path, input);
@@ -296,6 +309,11 @@ const std::vector<Target>& targets() {
        {"\"WordPiece\"", "\"BertNormalizer\"", "\"##\"", "\"model\"", "\"merges\"",
         "\"vocab\"", "\"added_tokens\"", "\"ByteLevel\"", "\"Split\"", "\"Regex\"",
         "(?=", "[^", "\\\\p{L}+", "\\u0120"}},
+      {"sentence_piece",
+       read_sentence_piece,
+       {"parity/fixtures/tokenizer/bpe.model", "fuzz/seeds/sentence_piece"},
+       {std::string("\x0a\x0e\x0a\x05", 4), "\x18\x02", "\x18\x06", "\xe2\x96\x81",
+        "<0x41>", "\x12\x02\x18\x01"}},
       {"word_list",
        read_word_list,
        {"fuzz/seeds/word_list"},

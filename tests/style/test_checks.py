@@ -121,6 +121,14 @@ class StyleChecks(unittest.TestCase):
             self.assertEqual([], self.found(
                 "vendor_headers", files=self.source(f"#include <{header}>", owned)))
 
+    def test_header_of_one_file(self):
+        header = "#include <sentencepiece_processor.h>"
+        for name in ("src/data/a.cpp", "src/step/a.cpp"):
+            self.expect("vendor_headers", self.source(header, name), f"{name}:2",
+                        "src/data/sentence_piece_library.cpp alone")
+        self.assertEqual([], self.found("vendor_headers", files=self.source(
+            header, "src/data/sentence_piece_library.cpp")))
+
     def test_heavy_json_header(self):
         self.expect("vendor_headers", self.header("#include <nlohmann/json.hpp>"),
                     "only in sources")

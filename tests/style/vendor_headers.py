@@ -17,10 +17,13 @@ OWNERS = [
     (r"hdf5\.h|hdf5_hl\.h|H5\w*\.h", ["io"]),
     (r"xxhash\.h|zlib\.h|zstd\w*\.h", ["io"]),
     (r"yaml-cpp/.*", ["config"]),
-    (r"pcre2\w*\.h|sentencepiece\w*\.h", ["data"]),
+    (r"pcre2\w*\.h", ["data"]),
     (r"Random123/.*", ["base"]),
     (r"CLI/.*|CLI11\.hpp", ["apps"]),
 ]
+# header pattern -> the one file that may include it: a build without the library leaves that
+# file out.
+ONE_FILE = [(r"sentencepiece\w*\.h", "src/data/sentence_piece_library.cpp")]
 # Heavy to parse: sources may include it, headers not.
 SOURCES_ONLY = re.compile(r"nlohmann/.*")
 
@@ -38,6 +41,9 @@ def check(root):
                 if re.fullmatch(pattern, header) and module not in owners:
                     found.append(f"{where}: <{header}> belongs to {' and '.join(owners)}, "
                                  f"not to {module}")
+            for pattern, file in ONE_FILE:
+                if re.fullmatch(pattern, header) and name != file:
+                    found.append(f"{where}: <{header}> belongs to {file} alone")
             if name.endswith(".hpp") and SOURCES_ONLY.fullmatch(header) and \
                     header != "nlohmann/json_fwd.hpp":
                 found.append(f"{where}: <{header}> only in sources (a header may have "

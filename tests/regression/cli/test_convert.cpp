@@ -424,8 +424,9 @@ class ConvertMegatron : public Workplace {
   static void put(std::string& to, T value) {
     to.append(reinterpret_cast<const char*>(&value), sizeof(value));
   }
-  RunResult convert(const std::vector<std::string>& more) const {
-    std::vector<std::string> arguments = {"convert", scratch_ / "set.idx",
+  RunResult convert(const std::vector<std::string>& more,
+                    const char* name = "set.idx") const {
+    std::vector<std::string> arguments = {"convert", scratch_ / name,
                                           scratch_ / "set.h5"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return trireme(arguments);
@@ -443,6 +444,44 @@ TEST_F(ConvertMegatron, IntoACorpus) {
   const RunResult seen = trireme({"inspect", scratch_ / "set.h5", "--verify"});
   EXPECT_EQ(seen.status, 0) << seen.err;
   expect_refusal(convert({"--tokenizer", corpus()}), {"set.h5", "exists already"});
+}
+
+TEST_F(ConvertMegatron, WithItsSentences) {
+  expect_refusal(convert({"--tokenizer", corpus(), "--sentences"}),
+                 {"has 2 sequences in 2 documents", "--split-sentences"});
+  std::string index = slurp(scratch_ / "set.idx");
+  index[26] = 2;  // one document of both sequences
+  const std::int64_t bounds[] = {0, 2};
+  index.resize(index.size() - 3 * sizeof(bounds[0]));
+  spill(scratch_ / "set.idx",
+        index + std::string(reinterpret_cast<const char*>(bounds), sizeof(bounds)));
+  const RunResult result =
+      convert({"--tokenizer", corpus(), "--sentences", "--json", scratch_ / "made"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(json::parse(slurp(scratch_ / "made"))["sentences"], 2);
+  const RunResult seen = trireme({"inspect", scratch_ / "set.h5", "--verify"});
+  EXPECT_EQ(seen.status, 0) << seen.err;
+}
+
+// llm.c's files, told from the tokens of a Megatron dataset by how they begin.
+TEST_F(ConvertMegatron, OfLlmCToo) {
+  std::string file;
+  for (const std::int32_t value : {20240520, 1, 6}) put(file, value);
+  file.resize(1024);
+  for (const std::uint16_t id : {0, 11, 12, 0, 13, 14}) put(file, id);
+  spill(scratch_ / "web.bin", file);
+  expect_refusal(convert({}, "web.bin"), {"token file of llm.c", "--tokenizer"});
+  expect_refusal(convert({"--tokenizer", corpus(), "--sentences"}, "web.bin"),
+                 {"--sentences is for Megatron datasets"});
+  const RunResult result =
+      convert({"--tokenizer", corpus(), "--json", scratch_ / "made"}, "web.bin");
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("2 documents, 6 tokens of a vocabulary of 300"));
+  EXPECT_EQ(json::parse(slurp(scratch_ / "made"))["direction"], "llm_c_to_corpus");
+  spill(scratch_ / "web.bin", file.substr(0, 1030));
+  fs::remove(scratch_ / "set.h5");
+  expect_refusal(convert({"--tokenizer", corpus()}, "web.bin"),
+                 {"web.bin", "cut short", "make 1036"});
 }
 
 TEST_F(ConvertMegatron, WhatIsMissingOrWrong) {

@@ -148,6 +148,60 @@ TEST_F(MegatronDatasetFiles, CorpusIsThatOfTheText) {
   }
 }
 
+// The sentences of the text itself, however the ends of documents are given.
+TEST_F(MegatronDatasetFiles, SequencesAreSentences) {
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  const std::vector<std::vector<std::string>> texts = {
+      {"In the beginning.", " The word was.", " And it was so."},
+      {"One."},
+      {"He asked.", " Who can"}};
+  const auto self = comm::make_self_communicator("self");
+  CorpusOptions with_sentences;
+  with_sentences.sentences = Language::none;
+  std::vector<std::string> whole;
+  for (const auto& sentences : texts) {
+    whole.emplace_back();
+    for (const std::string& sentence : sentences) whole.back() += sentence;
+  }
+  CorpusOptions by_rules;
+  by_rules.sentences = language_of("en");
+  test::make_corpus(scratch_, "text.h5", whole, tokenizer, by_rules);
+  const Corpus expected(scratch_ / "text.h5");
+  for (const int ends : {0, 1, 2}) {  // none, in the last sentence, alone
+    Documents3 documents;
+    for (const auto& sentences : texts) {
+      auto& document = documents.emplace_back();
+      for (const std::string& sentence : sentences) {
+        const std::vector<TokenId> ids = tokenizer.encode(sentence);
+        document.emplace_back(ids.begin(), ids.end());
+        document.emplace_back();  // an empty one is no sentence
+      }
+      if (ends == 2) document.emplace_back();
+      if (ends == 0) continue;
+      if (ends == 1) document.pop_back();
+      document.back().push_back(tokenizer.end_of_document());
+    }
+    const MegatronDataset dataset(write(files_of(documents, 4)));
+    const CorpusSummary made = convert_megatron_dataset(
+        dataset, tokenizer, scratch_ / "ids.h5", *self, with_sentences);
+    EXPECT_EQ(made.sentences, 6u);
+    const Corpus corpus(scratch_ / "ids.h5");
+    EXPECT_EQ(corpus.verify(), "");
+    EXPECT_EQ(corpus.checksum(), expected.checksum());
+    ASSERT_EQ(corpus.sentence_count(), expected.sentence_count());
+    for (index_t i = 0; i < corpus.sentence_count(); ++i) {
+      EXPECT_EQ(corpus.sentence_begin(i), expected.sentence_begin(i)) << ends;
+    }
+  }
+  const MegatronDataset plain(write(files_of({{{1, 2}}, {{3}}}, 8)));
+  EXPECT_THAT(
+      test::message_of<InputError>([&] {
+        convert_megatron_dataset(plain, tokenizer, scratch_ / "no.h5", *self,
+                                 with_sentences);
+      }),
+      AllOf(HasSubstr("has 2 sequences in 2 documents"), HasSubstr("--split-sentences")));
+}
+
 TEST_F(MegatronDatasetFiles, DamageIsNamed) {
   const Files good = files_of({{{1, 2, 3}}, {{4, 5}}}, 8);
   EXPECT_EQ(failure(good), "none");
