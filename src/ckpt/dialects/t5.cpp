@@ -135,7 +135,9 @@ ForeignConfig read_t5_config(const nlohmann::json& json, const std::string& wher
                 where, factor);
   }
   const auto token = [&](const char* key, index_t usual, const char* what) {
-    if (!json.contains(key)) return std::optional(usual);
+    if (!json.contains(key)) {
+      return usual < config.vocab ? std::optional(usual) : std::nullopt;
+    }
     return read_token_id(json, key, config.vocab, what, where, log);
   };
   config.end_of_text = token("eos_token_id", 1, "end-of-text token");

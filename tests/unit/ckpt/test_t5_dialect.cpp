@@ -307,6 +307,11 @@ TEST_F(T5Dialect, TokensOutsideTheVocabularyAreNone) {
   EXPECT_FALSE(config.end_of_text.has_value());
   ASSERT_EQ(log_.warnings().size(), 1u);
   EXPECT_THAT(log_.warnings()[0], HasSubstr("eos_token_id 97 is no id"));
+  // Nor is a default that is outside.
+  Json small = second_.config;
+  small.erase("eos_token_id");
+  small["vocab_size"] = 1;
+  EXPECT_FALSE(t5_dialect().read_config(small, "x", log_).end_of_text.has_value());
   // Said as null, so that transformers does not take 1 for it again.
   EXPECT_TRUE(t5_dialect().config_json(config)["eos_token_id"].is_null());
 }
