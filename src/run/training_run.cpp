@@ -804,10 +804,11 @@ void TrainingRun::finish_report(report::StartEnd end, const job::StopRequest& st
   report.validations = first_rank_.metrics->validations();
   report.corpora = corpus_epochs(datasets_, progress_.samples);
   write_report(report, table);
-  log_.info("\n{}{}{}\nTo generate text:\n{}", wrap_lines(ending_text(end, stop)),
-            report.text(),
+  log_.info("\n{}{}{}", wrap_lines(ending_text(end, stop)), report.text(),
             end == report::StartEnd::finished ? advice_to_train_on(typed, report.steps)
-                                              : advice_to_go_on(typed),
+                                              : advice_to_go_on(typed));
+  if (!replica_.part().blueprint.generates_text()) return;
+  log_.info("To generate text:\n{}",
             generate_command(typed, deck_.run.dir, !progress_.tokenizer.empty()));
 }
 
