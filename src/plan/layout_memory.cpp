@@ -48,16 +48,11 @@ double bytes_of_scores(const Machine& machine, const config::Deck& layout,
          layout.parallel.tensor;
 }
 
-// Of so many layers of a chunk, those that are made again as a whole; the others, where
-// not all are.
+// Of so many layers of a chunk, those that are made again as a whole.
 index_t full_layers(const config::Deck& layout, index_t layers) {
   if (layout.memory.recompute != Recompute::full) return 0;
   const index_t most = layout.memory.recompute_layers;
   return most == 0 ? layers : std::min(most, layers);
-}
-index_t plain_layers(const config::Deck& layout, index_t layers) {
-  if (layout.memory.recompute != Recompute::full) return 0;
-  return layers - full_layers(layout, layers);
 }
 // Those whose scores are made again.
 index_t again_layers(const config::Deck& layout, index_t layers) {
@@ -100,16 +95,31 @@ LayoutMemory memory_of(const step::MemoryPlan& plan, double reserved) {
           .reserved = reserved};
 }
 
-// The first of the stages whose chunks have as many layers at the same places.
-std::vector<int> stages_that_differ(const PipelineShape& shape,
-                                    const std::vector<index_t>& split) {
-  std::set<std::vector<std::pair<StagePlace, index_t>>> seen;
+// The layers of a piece: the first of the model's, and the one behind the last.
+using PieceLayers = std::pair<index_t, index_t>;
+std::vector<PieceLayers> layers_of_pieces(const std::vector<index_t>& split) {
+  std::vector<PieceLayers> pieces;
+  index_t begin = 0;
+  for (const index_t layers : split) {
+    pieces.emplace_back(begin, begin + layers);
+    begin += layers;
+  }
+  return pieces;
+}
+
+// The first of the stages whose chunks have as many layers of each class at the same
+// places.
+std::vector<int> stages_that_differ(const PipelineShape& shape, const LayerRuns& runs,
+                                    const std::vector<PieceLayers>& pieces) {
+  std::set<std::vector<std::pair<PieceKind, std::vector<index_t>>>> seen;
   std::vector<int> stages;
   for (int stage = 0; stage < shape.stages; ++stage) {
-    std::vector<std::pair<StagePlace, index_t>> chunks;
+    std::vector<std::pair<PieceKind, std::vector<index_t>>> chunks;
     for (int chunk = 0; chunk < shape.chunks; ++chunk) {
       const int piece = shape.piece(stage, chunk);
-      chunks.emplace_back(place_of(shape, piece), split.at(extent(piece)));
+      const auto& [begin, end] = pieces.at(extent(piece));
+      chunks.emplace_back(runs.kind_of(piece, shape.pieces(), begin, end),
+                          runs.counts(begin, end));
     }
     if (seen.insert(std::move(chunks)).second) stages.push_back(stage);
   }
@@ -156,36 +166,50 @@ MemoryModel::Slots find_slots(const PipelineShape& shape, PipelineSchedule kind,
   return slots;
 }
 
-// Of a message between stages, put together.
-double border_bytes(const Workload& workload, const config::Deck& layout) {
-  for (const MessageTally& message :
-       workload.chunk(StagePlace::inner).around.messages()) {
-    if (message.operation != "send") continue;
-    const int slices = layout.parallel.sequence ? 1 : layout.parallel.tensor;
-    return as_double(message.bytes) / as_double(message.calls) * slices;
+// Of the longest message between stages, put together.
+double border_bytes(Workloads& workloads, const config::Deck& layout) {
+  if (layout.parallel.pipeline == 1) return 0.0;
+  const int slices = layout.parallel.sequence ? 1 : layout.parallel.tensor;
+  double most = 0.0;
+  for (std::size_t r = 0; r < workloads.runs().runs().size(); ++r) {
+    const Tally& around =
+        workloads.chunk(workload_key(layout), LayerRuns::within(r)).around;
+    const std::vector<MessageTally> messages = around.messages();
+    const auto sent = std::ranges::find(messages, "send", &MessageTally::operation);
+    if (sent == messages.end()) continue;
+    most = std::max(most, as_double(sent->bytes) / as_double(sent->calls) * slices);
   }
-  return 0.0;
+  return most;
 }
+
+// Of what a stage has for one layer at a time, that of its largest.
+struct LargestLayer {
+  double scratch = 0.0, scores = 0.0, elements = 0.0;
+
+  void add(const Work& layer, double scores_of_layer) {
+    scratch = std::max(scratch, layer.memory.scratch);
+    scores = std::max(scores, scores_of_layer);
+    elements = std::max(elements, layer.elements);
+  }
+};
 
 }  // namespace
 
-// What layouts of the same kind have in common; `plain_layer`: one that is not made
-// again.
+// What layouts of the same kind have in common.
 struct MemoryModel::Kind {
   const Machine& machine;
-  const Workload& workload;
-  const Work& plain_layer;
+  Workloads& workloads;
   const config::Deck& layout;
-  const std::vector<index_t>& split;
+  std::vector<PieceLayers> pieces;
 };
 
 MemoryModel::MemoryModel(const config::Deck& deck) {
   const model::Blueprint blueprint = model::make_blueprint(deck.model);
-  double scores = 0.0;
-  for (const model::BlockSpec& block : blueprint.blocks) {
-    if (block.is_layer) scores += block.attention_scores(blueprint.batch);
+  const LayerRuns runs(blueprint);
+  for (std::size_t c = 0; c < runs.classes(); ++c) {
+    const model::BlockSpec& layer = blueprint.blocks[runs.first_block(c)];
+    layer_scores_.push_back(layer.attention_scores(blueprint.batch));
   }
-  layer_scores_ = scores / as_double(blueprint.layer_count());
 }
 
 // A step of more micro-batches than these repeats itself in its middle, but for one that
@@ -207,23 +231,25 @@ auto MemoryModel::slots_of(const config::Deck& layout, int stage) -> const Slots
 }
 
 LayoutMemory MemoryModel::stage_memory(const Kind& kind, int stage) {
-  const auto& [machine, workload, plain_layer, layout, split] = kind;
+  const auto& [machine, workloads, layout, pieces] = kind;
   const PipelineShape shape = pipeline_shape(layout);
+  const Workloads::Key key = workload_key(layout);
+  const LayerRuns& runs = workloads.runs();
   const bool is_narrow = layout.precision.compute != config::Precision::fp32;
   const Shares shares = shares_of(layout, is_narrow);
   // Of a narrow type there are 4 bytes of master weights and 2 of a copy.
   const double kept =
       is_narrow ? (2.0 * shares.master + shares.copy) / 3.0 : shares.master;
-  const double scores = bytes_of_scores(machine, layout, layer_scores_);
   LayoutMemory memory{.scratch = 0.0, .reserved = machine.device.reserved};
   const Slots& slots = slots_of(layout, stage);
   double most_held = 0.0, own_elements = 0.0;
+  LargestLayer largest;
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     const int piece = shape.piece(stage, chunk);
-    const Work& own = workload.chunk(place_of(shape, piece)).own;
-    const index_t layers = split.at(extent(piece));
-    const index_t plain = plain_layers(layout, layers);
-    double saved = as_double(layers - again_layers(layout, layers)) * scores;
+    const auto& [begin, end] = pieces.at(extent(piece));
+    const Work& own =
+        workloads.chunk(key, runs.kind_of(piece, shape.pieces(), begin, end)).own;
+    double saved = 0.0, held = own.memory.held;
     const auto add = [&](const Work& work, double times) {
       memory.weights += times * kept * work.memory.weights;
       memory.gradients += times * shares.gradients * work.memory.gradients;
@@ -231,9 +257,22 @@ LayoutMemory MemoryModel::stage_memory(const Kind& kind, int stage) {
       saved += times * work.memory.saved;
     };
     add(own, 1.0);
-    add(workload.layer, as_double(layers - plain));
-    add(plain_layer, as_double(plain));
-    const double held = own.memory.held + as_double(layers) * workload.layer.memory.held;
+    const std::vector<index_t> layers = runs.counts(begin, end);
+    const auto first = [&](index_t count) { return runs.counts(begin, begin + count); };
+    const std::vector<index_t> full = first(full_layers(layout, end - begin)),
+                               again = first(again_layers(layout, end - begin));
+    const bool are_full = layout.memory.recompute == Recompute::full;
+    for (std::size_t c = 0; c < runs.classes(); ++c) {
+      if (layers[c] == 0) continue;
+      const Work& layer = workloads.layer(key, c);
+      const double scores = bytes_of_scores(machine, layout, layer_scores_[c]);
+      const index_t plain = are_full ? layers[c] - full[c] : index_t{0};
+      saved += as_double(layers[c] - again[c]) * scores;
+      add(layer, as_double(layers[c] - plain));
+      add(workloads.layer(plain_key(key), c), as_double(plain));
+      held += as_double(layers[c]) * layer.memory.held;
+      largest.add(layer, scores);
+    }
     most_held = std::max(most_held, held);
     memory.activations += slots.saved[extent(chunk)] * saved;
     memory.activations += slots.held[extent(chunk)] * held;
@@ -242,22 +281,20 @@ LayoutMemory MemoryModel::stage_memory(const Kind& kind, int stage) {
     own_elements += own.elements;
   }
   memory.activations += most_held;  // of the pass that is under way
-  memory.scratch += workload.layer.memory.scratch;
-  if (layout.memory.recompute != Recompute::none) memory.scratch += scores;
-  memory.other += slots.buffers * border_bytes(workload, layout);
-  memory.other += zero_buffers(layout, workload.layer.elements, own_elements, is_narrow);
+  memory.scratch += largest.scratch;
+  if (layout.memory.recompute != Recompute::none) memory.scratch += largest.scores;
+  memory.other += slots.buffers * border_bytes(workloads, layout);
+  memory.other += zero_buffers(layout, largest.elements, own_elements, is_narrow);
   return memory;
 }
 
 LayoutMemory MemoryModel::of(const Machine& machine, Workloads& workloads,
                              const config::Deck& layout,
                              const std::vector<index_t>& split) {
-  const Workloads::Key key = workload_key(layout);
-  const Workloads::Key plain = plain_key(key);
-  const Workload& workload = workloads.of(key);
-  const Kind kind{machine, workload, workloads.of(plain).layer, layout, split};
+  const Kind kind{machine, workloads, layout, layers_of_pieces(split)};
   LayoutMemory most;
-  for (const int stage : stages_that_differ(pipeline_shape(layout), split)) {
+  for (const int stage :
+       stages_that_differ(pipeline_shape(layout), workloads.runs(), kind.pieces)) {
     const LayoutMemory memory = stage_memory(kind, stage);
     if (memory.total() > most.total()) most = memory;
   }
@@ -267,12 +304,13 @@ LayoutMemory MemoryModel::of(const Machine& machine, Workloads& workloads,
 LayoutMemory planned_memory(const Machine& machine, const config::Deck& deck) {
   const step::Sharing shared = step::sharing(deck);
   const step::StepShape shape = step::step_shape(deck);
-  const step::PipelinePlans plans(shared.pipeline, model::make_blueprint(deck.model),
-                                  shape);
+  const model::Blueprint blueprint = model::make_blueprint(deck.model);
+  const step::PipelinePlans plans(shared.pipeline, blueprint, shape);
   const std::vector<index_t> split(shared.pipeline.split.begin(),
                                    shared.pipeline.split.end());
   LayoutMemory most;
-  for (const int stage : stages_that_differ(pipeline_shape(deck), split)) {
+  for (const int stage : stages_that_differ(pipeline_shape(deck), LayerRuns(blueprint),
+                                            layers_of_pieces(split))) {
     const auto replica =
         step::make_replica(deck, planned_groups(deck.parallel, stage), shared);
     const step::MemoryPlan plan =

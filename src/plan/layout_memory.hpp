@@ -57,7 +57,7 @@ class MemoryModel {
   const Slots& slots_of(const config::Deck& layout, int stage);
   LayoutMemory stage_memory(const Kind& kind, int stage);
 
-  double layer_scores_ = 0.0;  // of attention, of a sample: of a layer in the mean
+  std::vector<double> layer_scores_;  // of attention, of a sample: of each class
   std::map<SlotsKey, Slots> slots_;
 };
 

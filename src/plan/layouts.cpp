@@ -30,6 +30,12 @@ bool tensor_suits(const config::ModelConfig& model, int tensor) {
          model.ffn_hidden % tensor == 0 && model.vocab >= tensor;
 }
 
+// Whether the positions of a sample come out even on so many ranks: of each stream, where
+// there are several.
+bool splits(const config::ModelConfig& model, int tensor) {
+  return model.sequence % tensor == 0 && model.decoder_sequence % tensor == 0;
+}
+
 // Whether the batches of all steps come out even on so many samples at a time.
 bool batch_suits(const config::BatchConfig& batch, index_t at_once) {
   if (batch.global % at_once != 0) return false;
@@ -136,9 +142,9 @@ std::vector<Layout> legal_layouts(const config::Deck& deck, int devices) {
   std::vector<Layout> layouts;
   const config::ModelConfig& model = deck.model;
   for_each_grid(devices, [&](const Grid& grid) {
-    if (!tensor_suits(model, grid.tensor) || grid.pipeline > model.layers) return;
-    const bool may_split_sequence = grid.tensor > 1 && model.sequence % grid.tensor == 0;
-    for (const int chunks : chunk_counts(model.layers, grid.pipeline)) {
+    if (!tensor_suits(model, grid.tensor) || grid.pipeline > model.total_layers()) return;
+    const bool may_split_sequence = grid.tensor > 1 && splits(model, grid.tensor);
+    for (const int chunks : chunk_counts(model.total_layers(), grid.pipeline)) {
       for (index_t micro = 1; micro <= kMostSamplesAtOnce; ++micro) {
         if (!batch_suits(deck.batch, micro * grid.data)) continue;
         add_variants({.tensor = grid.tensor,
@@ -159,7 +165,8 @@ std::string why_no_layout(const config::Deck& deck, int devices) {
   Grid nearest;
   index_t off = std::numeric_limits<index_t>::max();
   for_each_grid(devices, [&](const Grid& grid) {
-    if (!tensor_suits(deck.model, grid.tensor) || grid.pipeline > deck.model.layers) {
+    if (!tensor_suits(deck.model, grid.tensor) ||
+        grid.pipeline > deck.model.total_layers()) {
       return;
     }
     const index_t rest = deck.batch.global % grid.data;

@@ -105,7 +105,7 @@ ModelledLayer modelled(const Device& device, const ProbedLayer& layer,
                        Precision compute) {
   const config::Deck deck = deck_of(layer, compute);
   Workloads workloads(deck);
-  const PassWork& passes = workloads.of(workload_key(deck)).layer.passes;
+  const PassWork& passes = workloads.layer(workload_key(deck), 0).passes;
   const AttentionShape attention{.sequence = layer.sequence,
                                  .head_elements = deck.model.head_elements(),
                                  .type = step::compute_type(deck)};

@@ -1,11 +1,11 @@
 // plan/performance_model.cpp — see performance_model.hpp.
 //
-// The seconds of a layer and of what stands round the layers are found once for each kind
-// of layout (Key); a stage is a sum of these. So that a search can ask for thousands of
-// layouts the pipeline's time can be estimated: m micro-batches through the slowest
-// stage, and a bubble of one chunk's forward and backward pass of each other stage
-// (Narayanan et al. 2021, 2.2), of a forward pass and the input gradients less the weight
-// gradients where these have passes of their own (Qi et al. 2023).
+// The seconds of a layer of each class and of what stands round the layers are found once
+// for each kind of layout (Key); a stage is a sum of these. So that a search can ask for
+// thousands of layouts the pipeline's time can be estimated: m micro-batches through the
+// slowest stage, and a bubble of one chunk's forward and backward pass of each other
+// stage (Narayanan et al. 2021, 2.2), of a forward pass and the input gradients less the
+// weight gradients where these have passes of their own (Qi et al. 2023).
 #include "plan/performance_model.hpp"
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "schedule/balance.hpp"
 #include "step/deck_model.hpp"
 #include "step/pipeline.hpp"
+#include "tensor/batch_spec.hpp"
 
 namespace trireme::plan {
 
@@ -76,6 +77,30 @@ Machine while_updating(Machine machine) {
   return machine;
 }
 
+// Of a layer with several, the one that has most scores.
+AttentionShape attention_of(const model::BlockSpec& layer, const BatchSpec& batch,
+                            const config::Deck& deck) {
+  AttentionShape shape{.sequence = deck.model.sequence,
+                       .head_elements = deck.model.head_elements(),
+                       .type = step::compute_type(deck)};
+  const auto most = std::ranges::max_element(
+      layer.attention, {},
+      [&](const model::AttentionSpec& of) { return of.scores(batch); });
+  if (most == layer.attention.end()) return shape;
+  shape.sequence = batch.streams.at(extent(most->keys)).sequence;
+  shape.head_elements = most->head_size;
+  return shape;
+}
+
+// Of so many layers of a chunk, those of which the backward pass makes something again:
+// the first ones.
+index_t layers_made_again(const config::Deck& layout, index_t layers) {
+  if (layout.memory.recompute == Recompute::none) return 0;
+  if (layout.memory.recompute == Recompute::selective) return layers;
+  const index_t most = layout.memory.recompute_layers;
+  return most == 0 ? layers : std::min(most, layers);
+}
+
 // What a run of the deck chooses, by what it takes passes to cost.
 schedule::OrderOf run_order(const config::Deck& layout) {
   const std::vector<index_t> split = split_of(layout);
@@ -120,8 +145,8 @@ bool is_simulated(const config::Deck& layout, Schedule schedule) {
 std::vector<index_t> split_of(const config::Deck& layout) {
   const config::ParallelConfig& p = layout.parallel;
   if (!p.stages.empty()) return p.stages;
-  const schedule::Split even = schedule::even_split(static_cast<int>(layout.model.layers),
-                                                    p.pipeline * p.virtual_pipeline);
+  const schedule::Split even = schedule::even_split(
+      static_cast<int>(layout.model.total_layers()), p.pipeline * p.virtual_pipeline);
   return {even.begin(), even.end()};
 }
 
@@ -129,18 +154,18 @@ PerformanceModel::PerformanceModel(Machine machine, const config::Deck& deck)
     : machine_(machine),
       updating_(while_updating(std::move(machine))),
       deck_(deck),
-      attention_{.sequence = deck.model.sequence,
-                 .head_elements = deck.model.head_elements(),
-                 .type = step::compute_type(deck)},
       workloads_(deck),
       memory_model_(deck) {
   const model::Blueprint blueprint = model::make_blueprint(deck.model);
   model_flops_ = blueprint.model_flops();
   parameters_ = as_double(blueprint.parameter_count());
   for (const model::BlockSpec& block : blueprint.blocks) {
-    if (!block.is_layer) continue;
-    layers_forward_ += block.forward_flops(blueprint.batch);
-    attention_forward_ += block.attention_flops(blueprint.batch);
+    if (block.is_layer) attention_forward_ += block.attention_flops(blueprint.batch);
+  }
+  for (std::size_t c = 0; c < workloads_.runs().classes(); ++c) {
+    const model::BlockSpec& layer = blueprint.blocks[workloads_.runs().first_block(c)];
+    layer_forward_.push_back(layer.forward_flops(blueprint.batch));
+    attention_.push_back(attention_of(layer, blueprint.batch, deck));
   }
 }
 
@@ -150,17 +175,36 @@ void PerformanceModel::set_machine(Machine machine) {
   known_.clear();
 }
 
-auto PerformanceModel::work_seconds(const Work& work, const Places& places) const
+auto PerformanceModel::work_seconds(const Work& work, const Places& places,
+                                    const AttentionShape& attention) const
     -> WorkSeconds {
   const auto of = [&](const Tally& tally) {
-    return tally_seconds(machine_, places, attention_, tally);
+    return tally_seconds(machine_, places, attention, tally);
   };
   return {of(work.passes.forward), of(work.passes.backward),
           of(work.passes.backward_weight),
-          tally_seconds(updating_, places, attention_, work.step)};
+          tally_seconds(updating_, places, attention, work.step)};
 }
 
-auto PerformanceModel::seconds_of(const config::Deck& layout) -> const LayoutSeconds& {
+// Borders may differ: where pieces meet within a run the longest message of all runs
+// counts, as messages go from stage to stage together.
+void PerformanceModel::find_messages(const config::Deck& layout, LayoutSeconds& seconds) {
+  constexpr double kMessagesOfChunk = 2.0;  // its output, and the gradient of its input
+  const Workloads::Key key = workload_key(layout);
+  const LayerRuns& runs = workloads_.runs();
+  for (std::size_t r = 0; r < runs.runs().size(); ++r) {
+    const PieceKind kind = key.has_stages ? LayerRuns::within(r) : runs.whole();
+    const TallySeconds around =
+        tally_seconds(machine_, places_of(layout), attention_.front(),
+                      workloads_.chunk(key, kind).around);
+    seconds.stage_message =
+        std::max(seconds.stage_message, around.stage_messages / kMessagesOfChunk);
+    seconds.around = std::max(seconds.around, around.kernels());
+    if (!key.has_stages) return;
+  }
+}
+
+auto PerformanceModel::seconds_of(const config::Deck& layout) -> LayoutSeconds& {
   const Places places = places_of(layout);
   const Key key{.workload = workload_key(layout),
                 .tensor_stride = places.tensor.stride,
@@ -169,26 +213,22 @@ auto PerformanceModel::seconds_of(const config::Deck& layout) -> const LayoutSec
                 .devices = layout.parallel.ranks()};
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
-  const Workload& workload = workloads_.of(key.workload);
   LayoutSeconds seconds;
-  seconds.layer = work_seconds(workload.layer, places);
-  seconds.plain_layer =
-      work_seconds(workloads_.of(plain_key(key.workload)).layer, places);
-  for (std::size_t i = 0; i < kStagePlaces; ++i) {
-    seconds.chunks[i] = work_seconds(workload.chunks[i].own, places);
+  for (std::size_t c = 0; c < workloads_.runs().classes(); ++c) {
+    const auto of = [&](const Workloads::Key& which) {
+      return work_seconds(workloads_.layer(which, c), places, attention_[c]);
+    };
+    LayerSeconds& layer = seconds.layers.emplace_back();
+    layer.layer = of(key.workload);
+    layer.plain = of(plain_key(key.workload));
+    layer.elements = workloads_.layer(key.workload, c).elements;
+    // Scores that are not kept are made again.
+    if (machine_.software.attention == AttentionKind::materialised &&
+        layout.memory.recompute == Recompute::selective) {
+      layer.layer.backward.attention += layer.layer.forward.attention_forward;
+    }
   }
-  // Scores that are not kept are made again.
-  if (machine_.software.attention == AttentionKind::materialised &&
-      layout.memory.recompute == Recompute::selective) {
-    seconds.layer.backward.attention += seconds.layer.forward.attention_forward;
-  }
-  const StagePlace place =
-      layout.parallel.pipeline > 1 ? StagePlace::inner : StagePlace::only;
-  const TallySeconds around =
-      tally_seconds(machine_, places, attention_, workload.chunk(place).around);
-  constexpr double kMessagesOfChunk = 2.0;  // its output, and the gradient of its input
-  seconds.stage_message = around.stage_messages / kMessagesOfChunk;
-  seconds.around = around.kernels();
+  find_messages(layout, seconds);
   return known_.emplace(key, std::move(seconds)).first->second;
 }
 
@@ -217,26 +257,40 @@ void PerformanceModel::add_layers(Stage& stage, PieceCost& cost, const WorkSecon
   stage.parts.recompute += times * recomputed;
 }
 
+auto PerformanceModel::chunk_of(const config::Deck& layout, LayoutSeconds& seconds,
+                                const PieceKind& kind) -> const ChunkSeconds& {
+  const auto [found, is_new] = seconds.chunks.try_emplace(kind);
+  if (is_new) {
+    const Work& own = workloads_.chunk(workload_key(layout), kind).own;
+    found->second = {work_seconds(own, places_of(layout), attention_.front()),
+                     own.elements};
+  }
+  return found->second;
+}
+
+// Layers [begin, end) of the model.
 void PerformanceModel::add_chunk(Stage& stage, const config::Deck& layout,
-                                 const LayoutSeconds& seconds, const Workload& workload,
-                                 int piece, index_t layers) const {
+                                 LayoutSeconds& seconds, int piece, index_t begin,
+                                 index_t end) {
   const PipelineShape shape = pipeline_shape(layout);
-  const auto place = static_cast<std::size_t>(place_of(shape, piece));
+  const LayerRuns& runs = workloads_.runs();
+  const ChunkSeconds& chunk =
+      chunk_of(layout, seconds, runs.kind_of(piece, shape.pieces(), begin, end));
   PieceCost cost{0.0, 0.0, 0.0};
-  add_layers(stage, cost, seconds.chunks[place], 1, 0.0);
-  index_t again = 0;
-  if (layout.memory.recompute == Recompute::full) {
-    const index_t most = layout.memory.recompute_layers;
-    again = most == 0 ? layers : std::min(most, layers);
+  add_layers(stage, cost, chunk.own, 1, 0.0);
+  const std::vector<index_t> all = runs.counts(begin, end);
+  const std::vector<index_t> again =
+      runs.counts(begin, begin + layers_made_again(layout, end - begin));
+  for (std::size_t c = 0; c < runs.classes(); ++c) {
+    if (all[c] == 0) continue;
+    const auto& [layer, plain, elements] = seconds.layers[c];
+    const double recomputed = layout.memory.recompute == Recompute::selective
+                                  ? layer.backward.kernels() - plain.backward.kernels()
+                                  : plain.forward.kernels();
+    add_layers(stage, cost, layer, again[c], recomputed);
+    add_layers(stage, cost, plain, all[c] - again[c], 0.0);
+    stage.layer_elements += as_double(all[c]) * elements;
   }
-  double recomputed = seconds.plain_layer.forward.kernels();
-  if (layout.memory.recompute == Recompute::selective) {
-    again = layers;
-    recomputed =
-        seconds.layer.backward.kernels() - seconds.plain_layer.backward.kernels();
-  }
-  add_layers(stage, cost, seconds.layer, again, recomputed);
-  add_layers(stage, cost, seconds.plain_layer, layers - again, 0.0);
   const double slot = machine_.software.microbatch_seconds / shape.chunks;
   cost.forward += seconds.around + 0.5 * slot;
   cost.backward_input += 0.5 * slot;
@@ -246,21 +300,21 @@ void PerformanceModel::add_chunk(Stage& stage, const config::Deck& layout,
   if (machine_.software.stage_messages == StageMessages::waited_for && shape.stages > 1) {
     stage.parts.stage_messages += borders * seconds.stage_message;
   }
-  stage.own_elements += workload.chunks[place].own.elements;
-  stage.layer_elements += as_double(layers) * workload.layer.elements;
-  stage.layers += layers;
+  stage.own_elements += chunk.elements;
+  stage.layers += end - begin;
   stage.chunks.push_back(cost);
 }
 
 auto PerformanceModel::stages_of(const config::Deck& layout) -> std::vector<Stage> {
   const PipelineShape shape = pipeline_shape(layout);
-  const LayoutSeconds& seconds = seconds_of(layout);
-  const Workload& workload = workloads_.of(workload_key(layout));
+  LayoutSeconds& seconds = seconds_of(layout);
   const std::vector<index_t> split = split_of(layout);
   std::vector<Stage> stages(extent(shape.stages));
+  index_t begin = 0;
   for (int piece = 0; piece < shape.pieces(); ++piece) {
-    add_chunk(stages[extent(shape.stage_of(piece))], layout, seconds, workload, piece,
-              split.at(extent(piece)));
+    const index_t end = begin + split.at(extent(piece));
+    add_chunk(stages[extent(shape.stage_of(piece))], layout, seconds, piece, begin, end);
+    begin = end;
   }
   return stages;
 }
@@ -357,12 +411,15 @@ double PerformanceModel::data_seconds(const config::Deck& layout,
 double PerformanceModel::hardware_flops(const config::Deck& layout) const {
   double flops = model_flops_;
   if (layout.memory.recompute == Recompute::full) {
-    index_t again = 0;
+    index_t begin = 0;
     for (const index_t layers : split_of(layout)) {
-      const index_t most = layout.memory.recompute_layers;
-      again += most == 0 ? layers : std::min(most, layers);
+      const std::vector<index_t> again =
+          workloads_.runs().counts(begin, begin + layers_made_again(layout, layers));
+      for (std::size_t c = 0; c < again.size(); ++c) {
+        flops += as_double(again[c]) * layer_forward_[c];
+      }
+      begin += layers;
     }
-    flops += layers_forward_ * as_double(again) / as_double(layout.model.layers);
   } else if (layout.memory.recompute == Recompute::selective &&
              machine_.software.attention == AttentionKind::materialised) {
     flops += attention_forward_;

@@ -9,7 +9,6 @@
 #ifndef TRIREME_PLAN_PERFORMANCE_MODEL_HPP_
 #define TRIREME_PLAN_PERFORMANCE_MODEL_HPP_
 
-#include <array>
 #include <map>
 #include <vector>
 
@@ -89,9 +88,18 @@ class PerformanceModel {
   struct WorkSeconds {
     TallySeconds forward, backward, backward_weight, step;
   };
+  // Of a class of layers one, and one that is not made again.
+  struct LayerSeconds {
+    WorkSeconds layer, plain;
+    double elements = 0.0;  // of its parameters
+  };
+  struct ChunkSeconds {
+    WorkSeconds own;
+    double elements = 0.0;
+  };
   struct LayoutSeconds {
-    WorkSeconds layer, plain_layer;  // a layer, and one that is not made again
-    std::array<WorkSeconds, kStagePlaces> chunks;
+    std::vector<LayerSeconds> layers;
+    std::map<PieceKind, ChunkSeconds> chunks;
     // Of each micro-batch: a launch or two, and of each message between stages.
     double around = 0.0, stage_message = 0.0;
   };
@@ -112,14 +120,18 @@ class PerformanceModel {
     double passes() const { return parts.total(); }
   };
 
-  WorkSeconds work_seconds(const Work& work, const Places& places) const;
-  const LayoutSeconds& seconds_of(const config::Deck& layout);
+  WorkSeconds work_seconds(const Work& work, const Places& places,
+                           const AttentionShape& attention) const;
+  LayoutSeconds& seconds_of(const config::Deck& layout);
+  void find_messages(const config::Deck& layout, LayoutSeconds& seconds);
+  const ChunkSeconds& chunk_of(const config::Deck& layout, LayoutSeconds& seconds,
+                               const PieceKind& kind);
   double visible(const TallySeconds& seconds) const;
   schedule::PieceCost cost_of(const WorkSeconds& work) const;
   void add_layers(Stage& stage, schedule::PieceCost& cost, const WorkSeconds& layer,
                   index_t count, double recomputed) const;
-  void add_chunk(Stage& stage, const config::Deck& layout, const LayoutSeconds& seconds,
-                 const Workload& workload, int piece, index_t layers) const;
+  void add_chunk(Stage& stage, const config::Deck& layout, LayoutSeconds& seconds,
+                 int piece, index_t begin, index_t end);
   std::vector<Stage> stages_of(const config::Deck& layout);
   double estimated_seconds(const config::Deck& layout, const std::vector<Stage>& stages,
                            double stage_message) const;
@@ -133,11 +145,12 @@ class PerformanceModel {
 
   Machine machine_, updating_;  // the second with the row_share of what a step has once
   config::Deck deck_;
-  AttentionShape attention_;
   double parameters_ = 0.0;
-  // FLOPs of a sample: of the model, of its layers' forward pass, and of attention's in
-  // that.
-  double model_flops_ = 0.0, layers_forward_ = 0.0, attention_forward_ = 0.0;
+  // FLOPs of a sample: of the model, of attention in its layers' forward pass, and of
+  // that pass of a layer of each class.
+  double model_flops_ = 0.0, attention_forward_ = 0.0;
+  std::vector<double> layer_forward_;
+  std::vector<AttentionShape> attention_;  // of each class
   Workloads workloads_;
   MemoryModel memory_model_;
   std::map<Key, LayoutSeconds> known_;

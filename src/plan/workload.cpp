@@ -1,14 +1,15 @@
 // plan/workload.cpp — see workload.hpp.
 //
-// Pipelines are planned with three stages, of which the first has the embedding, the last
-// the head, and the one between them neither. Example: the second stage of 2 + 2 + 2
-// layers computes 2 layers and what a border costs, that of 1 + 1 + 1 layers one layer
-// and the same: the difference is a layer, and without it the border is left.
+// Pipelines are planned with three stages (layer_runs.hpp), of which the first has the
+// embedding, the last the head, and the one between them neither. Example: the second
+// stage of 2 + 2 + 2 layers computes 2 layers and what a border costs, that of 1 + 1 + 1
+// layers one layer and the same: the difference is a layer, and without it the border is
+// left. A chunk that has layers of several classes has a second one of each in the larger
+// model; what one class adds is then known from a chunk that has no other.
 #include "plan/workload.hpp"
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "plan/deck_memory.hpp"
 #include "step/deck_model.hpp"
@@ -18,13 +19,12 @@ namespace trireme::plan {
 
 namespace {
 
-constexpr int kStages = 3;
-
-// The deck with so many layers on each stage and micro-batches in a step.
-config::Deck small_deck(config::Deck deck, const Workloads::Key& key, int layers,
+// The deck of a small model's steps, all but the model itself: its attention is asked
+// for, and a layer has that.
+config::Deck small_deck(config::Deck deck, const Workloads::Key& key, int stages,
                         int microbatches) {
-  const int stages = key.has_stages ? kStages : 1;
-  deck.model.layers = stages * layers;
+  deck.model.layers = 1;
+  deck.model.decoder_layers = std::min<index_t>(deck.model.decoder_layers, 1);
   deck.batch = {};
   deck.batch.micro = key.micro;
   deck.batch.global = key.micro * microbatches;
@@ -34,7 +34,6 @@ config::Deck small_deck(config::Deck deck, const Workloads::Key& key, int layers
   deck.parallel.data_auto = false;
   deck.parallel.sequence = key.sequence && key.tensor > 1;
   deck.parallel.zero = 0;
-  if (key.has_stages) deck.parallel.stages.assign(kStages, layers);
   if (key.splits_backward) {
     deck.parallel.schedule = config::PipelineSchedule::zero_bubble;
   }
@@ -42,25 +41,13 @@ config::Deck small_deck(config::Deck deck, const Workloads::Key& key, int layers
   return deck;
 }
 
-// What the plan of a stage of a small model says.
-struct Planned {
-  step::StepPlan plan;
-  Tally step;  // without passes
-  double elements = 0.0;
-};
-
-Planned plan_stage(const config::Deck& deck, int stage) {
-  const step::Sharing shared = step::sharing(deck);
-  const auto replica =
-      step::make_replica(deck, planned_groups(deck.parallel, stage), shared);
+step::StepPlan plan_of_replica(const config::Deck& deck,
+                               const model::Blueprint& blueprint,
+                               const step::Sharing& sharing, int stage) {
+  const auto replica = step::make_replica(
+      step::compute_type(deck), planned_groups(deck.parallel, stage), blueprint, sharing);
   const step::StepShape shape = step::step_shape(deck);
-  const step::PipelinePlans plans(shared.pipeline, replica->part().blueprint, shape);
-  Planned planned{.plan = replica->plan_step(shape, plans), .step = {}};
-  planned.step = planned.plan.tally;
-  for (const auto& [pass, tally] : planned.plan.passes) planned.step -= tally;
-  const double element = shared.narrow_gradients ? 2.0 : 4.0;
-  planned.elements = static_cast<double>(planned.plan.memory.gradients) / element;
-  return planned;
+  return replica->plan_step(shape, {sharing.pipeline, blueprint, shape});
 }
 
 // Of one micro-batch, of so many that the plan has.
@@ -103,13 +90,6 @@ MemoryWork difference(const MemoryWork& a, const MemoryWork& b) {
           .other = a.other - b.other};
 }
 
-Work work_of(const Planned& planned) {
-  return {.passes = passes_of(planned.plan),
-          .step = planned.step,
-          .elements = planned.elements,
-          .memory = memory_of(planned.plan.memory)};
-}
-
 Work difference(const Work& a, const Work& b) {
   return {
       .passes = {.forward = a.passes.forward - b.passes.forward,
@@ -120,39 +100,72 @@ Work difference(const Work& a, const Work& b) {
       .memory = difference(a.memory, b.memory)};
 }
 
-Workload make_workload(const config::Deck& deck, const Workloads::Key& key) {
-  using enum StagePlace;
-  const std::vector<StagePlace> places =
-      key.has_stages ? std::vector{first, inner, last} : std::vector{only};
-  const config::Deck one = small_deck(deck, key, 1, 1), two = small_deck(deck, key, 2, 1),
-                     twice = small_deck(deck, key, 1, 2);
-  Workload workload;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const int stage = static_cast<int>(i);
-    const Planned single = plan_stage(one, stage), longer = plan_stage(two, stage),
-                  repeated = plan_stage(twice, stage);
-    const Work layer = difference(work_of(longer), work_of(single));
-    if (places[i] == only || places[i] == inner) workload.layer = layer;
-    Workload::Chunk& chunk = workload.chunks.at(static_cast<std::size_t>(places[i]));
-    chunk.around = repeated.step - single.step;
-    chunk.own = difference(work_of(single), layer);
-    chunk.own.step -= chunk.around;
-  }
-  return workload;
-}
-
 }  // namespace
 
-StagePlace place_of(const schedule::PipelineShape& shape, int piece) {
-  if (shape.stages == 1) return StagePlace::only;
-  if (piece == 0) return StagePlace::first;
-  return piece + 1 == shape.pieces() ? StagePlace::last : StagePlace::inner;
+Workloads::Workloads(config::Deck deck)
+    : Workloads(deck, model::make_blueprint(deck.model), &plan_of_replica) {}
+
+Workloads::Workloads(config::Deck deck, model::Blueprint blueprint, PlanStage plan_stage)
+    : deck_(std::move(deck)),
+      blueprint_(std::move(blueprint)),
+      runs_(blueprint_),
+      plan_stage_(std::move(plan_stage)) {}
+
+Work Workloads::planned(const Key& key, const SmallModel& small, int microbatches) const {
+  const config::Deck deck =
+      small_deck(deck_, key, static_cast<int>(small.split.size()), microbatches);
+  const bool is_narrow = deck.precision.gradients != config::Gradients::fp32;
+  const step::Sharing sharing{.sequence_parallel = deck.parallel.sequence,
+                              .zero = 0,
+                              .pipeline = {.stages = deck.parallel.pipeline,
+                                           .chunks = 1,
+                                           .split = small.split,
+                                           .schedule = deck.parallel.schedule},
+                              .narrow_gradients = is_narrow};
+  const step::StepPlan plan = plan_stage_(deck, small.blueprint, sharing, small.stage);
+  Work work{
+      .passes = passes_of(plan),
+      .step = plan.tally,
+      .elements = static_cast<double>(plan.memory.gradients) / (is_narrow ? 2.0 : 4.0),
+      .memory = memory_of(plan.memory)};
+  for (const auto& [pass, tally] : plan.passes) work.step -= tally;
+  return work;
 }
 
-const Workload& Workloads::of(const Key& key) {
-  const auto found = known_.find(key);
-  if (found != known_.end()) return found->second;
-  return known_.emplace(key, make_workload(deck_, key)).first->second;
+auto Workloads::pair(const Key& key, const PieceKind& kind) -> const Pair& {
+  const auto found = pairs_.find({key, kind});
+  if (found != pairs_.end()) return found->second;
+  const auto of = [&](index_t each) {
+    return planned(key, small_model(blueprint_, runs_, kind, each), 1);
+  };
+  return pairs_.emplace(std::pair(key, kind), Pair{of(1), of(2)}).first->second;
+}
+
+const ChunkWork& Workloads::chunk(const Key& key, const PieceKind& kind) {
+  const auto found = chunks_.find({key, kind});
+  if (found != chunks_.end()) return found->second;
+  const auto& [single, twice] = pair(key, kind);
+  const Work repeated = planned(key, small_model(blueprint_, runs_, kind, 1), 2);
+  ChunkWork chunk{.own = difference(single, difference(twice, single)),
+                  .around = repeated.step - single.step};
+  chunk.own.step -= chunk.around;
+  return chunks_.emplace(std::pair(key, kind), std::move(chunk)).first->second;
+}
+
+const Work& Workloads::layer(const Key& key, std::size_t layer_class) {
+  const auto found = layers_.find({key, layer_class});
+  if (found != layers_.end()) return found->second;
+  const std::size_t run = runs_.first_run(layer_class);
+  Work layer;
+  if (key.has_stages || runs_.runs().size() == 1) {
+    const auto& [single, twice] =
+        pair(key, key.has_stages ? LayerRuns::within(run) : runs_.whole());
+    layer = difference(twice, single);
+  } else {
+    const Work more = planned(key, small_whole(blueprint_, runs_, run), 1);
+    layer = difference(more, pair(key, runs_.whole()).single);
+  }
+  return layers_.emplace(std::pair(key, layer_class), std::move(layer)).first->second;
 }
 
 Workloads::Key plain_key(Workloads::Key key) {

@@ -1,24 +1,27 @@
 // plan/workload.hpp — what one rank computes, moves and sends in a step, and what it
-// keeps, by piece of the model: so much for each layer, so much for what stands round the
-// layers. No machine is in it.
+// keeps, by piece of the model: so much for each layer of a class, so much for what
+// stands round the layers. No machine is in it.
 //
 // It is taken from the steps' own plans on shapes (step/step_plan.hpp): models of one and
-// of two layers on each stage are planned, for one micro-batch and for two. What a second
-// layer adds is a layer, what a second micro-batch adds is a micro-batch, and the rest is
-// what a step has once. So it holds for every kind of model that can be planned, and
-// costs the same for models of any depth.
+// of two layers of each run on a stage are planned, for one micro-batch and for two. What
+// second layers add are layers, what a second micro-batch adds is a micro-batch, and the
+// rest is what a step has once. So it holds for every kind of model that can be planned,
+// and costs the same for models of any depth.
 #ifndef TRIREME_PLAN_WORKLOAD_HPP_
 #define TRIREME_PLAN_WORKLOAD_HPP_
 
-#include <array>
-#include <cstddef>
+#include <functional>
 #include <map>
 #include <utility>
 
 #include "base/tally.hpp"
 #include "base/types.hpp"
 #include "config/deck.hpp"
+#include "model/blueprint.hpp"
+#include "plan/layer_runs.hpp"
 #include "schedule/pipeline.hpp"
+#include "step/model_state.hpp"
+#include "step/step_plan.hpp"
 
 namespace trireme::plan {
 
@@ -46,31 +49,24 @@ struct Work {
   MemoryWork memory;
 };
 
-// Where in the model a piece of a pipeline stands.
-enum class StagePlace { only, first, inner, last };
-inline constexpr std::size_t kStagePlaces = 4;
-StagePlace place_of(const schedule::PipelineShape& shape, int piece);
-
-struct Workload {
-  Work layer;  // one of a chunk's
-  // A chunk of a stage at that place, apart from its layers; `around`: what each of its
-  // micro-batches has beside its passes, which is messages between stages.
-  struct Chunk {
-    Work own;
-    Tally around;
-  };
-  std::array<Chunk, kStagePlaces> chunks;
-
-  const Chunk& chunk(StagePlace place) const {
-    return chunks.at(static_cast<std::size_t>(place));
-  }
+// What is the same for all layers of a chunk: `around` is what each of its micro-batches
+// has beside its passes, which is messages between stages.
+struct ChunkWork {
+  Work own;
+  Tally around;
 };
 
-// Plans the small models when they are asked for the first time.
+// Plans small models when what they say is asked for the first time.
 class Workloads {
  public:
+  // The plan of a step of a stage, of a deck that says all but the model.
+  using PlanStage = std::function<step::StepPlan(
+      const config::Deck&, const model::Blueprint&, const step::Sharing&, int stage)>;
+
   // `deck`: the model, the precision and the attention; the others are not looked at.
-  explicit Workloads(config::Deck deck) : deck_(std::move(deck)) {}
+  explicit Workloads(config::Deck deck);
+  // The same of a model that no deck asks for.
+  Workloads(config::Deck deck, model::Blueprint blueprint, PlanStage plan_stage);
 
   struct Key {
     int tensor = 1;
@@ -81,11 +77,28 @@ class Workloads {
     bool has_stages = false;       // a pipeline; else the only stage is known
     auto operator<=>(const Key&) const = default;
   };
-  const Workload& of(const Key& key);
+  const LayerRuns& runs() const { return runs_; }
+  // One layer of a class, and a chunk of that kind apart from its layers.
+  const Work& layer(const Key& key, std::size_t layer_class);
+  const ChunkWork& chunk(const Key& key, const PieceKind& kind);
 
  private:
+  // With a layer of each run of the piece, and with two.
+  struct Pair {
+    Work single, twice;
+  };
+  const Pair& pair(const Key& key, const PieceKind& kind);
+  Work planned(const Key& key, const SmallModel& small, int microbatches) const;
+
   config::Deck deck_;
-  std::map<Key, Workload> known_;
+  model::Blueprint blueprint_;
+  LayerRuns runs_;
+  PlanStage plan_stage_;
+  template <class Of, class What>
+  using Known = std::map<std::pair<Key, Of>, What>;
+  Known<PieceKind, Pair> pairs_;
+  Known<PieceKind, ChunkWork> chunks_;
+  Known<std::size_t, Work> layers_;
 };
 
 // What a layout of a deck asks for.

@@ -91,7 +91,7 @@ double layer_seconds(const Device& device, int width, int sequence, int micro) {
   Machine machine;
   machine.device = device;
   Workloads workloads(deck);
-  const PassWork& passes = workloads.of(workload_key(deck)).layer.passes;
+  const PassWork& passes = workloads.layer(workload_key(deck), 0).passes;
   return tally_seconds(
              machine, {},
              {.sequence = sequence, .head_elements = 64, .type = DType::bfloat16},
