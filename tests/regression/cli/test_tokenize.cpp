@@ -339,10 +339,10 @@ TEST_F(Tokenize, WrongTokenizers) {
                  {"t.json:1:", "not valid JSON"});
   expect_refused({"--tokenizer",
                   text("u.json",
-                       "{\"model\": {\"type\": \"Unigram\", "
+                       "{\"model\": {\"type\": \"WordLevel\", "
                        "\"vocab\": [], \"unk_id\": 0}}"),
                   file},
-                 {"u.json", "Unigram", "BPE on bytes", "WordPiece"});
+                 {"u.json", "WordLevel", "BPE on bytes", "WordPiece"});
   expect_refused(
       {"--tokenizer", text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nth"), file},
       {"vocab.txt", "last line, 6,", "cut short"});
