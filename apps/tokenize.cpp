@@ -26,7 +26,9 @@
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
 #include "data/corpus_writer.hpp"
+#include "data/sentence_piece_files.hpp"
 #include "data/sentences.hpp"
+#include "data/vocabulary_trainer.hpp"
 #include "io/atomic_file.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
@@ -40,14 +42,20 @@ using Json = nlohmann::ordered_json;
 
 struct TokenizeOptions {
   std::vector<std::string> tokenizer;
-  std::int64_t train_bpe = 0;
+  std::int64_t train_bpe = 0, train_unigram = 0, train_wordpiece = 0;
+  std::int64_t extra_ids = -1;  // not given
   std::string out;
   std::string documents = "file";
   std::string json_key = "text";
   std::string json;
   std::string sentences;  // a language's code; empty: they are not kept
-  bool plain_text = false, overwrite = false;
+  bool cased = false, plain_text = false, overwrite = false;
   std::vector<std::string> inputs;
+
+  // Of a vocabulary to be trained; 0: it is given.
+  std::int64_t trained_size() const {
+    return train_bpe + train_unigram + train_wordpiece;
+  }
 };
 
 // `--tokenizer vocab.json merges.txt INPUT` : the second file looks like an input.
@@ -147,24 +155,69 @@ void warn_of_idle_ranks(const data::DocumentSource& source, int ranks, Log& log)
               files == 1 ? "it" : "them");
 }
 
+// T5's number, where nothing else is asked for.
+constexpr std::int64_t kTrainedSentinels = 100;
+
+data::TrainedTokenizer train_by_kind(const TokenizeOptions& options,
+                                     const data::DocumentSource& source,
+                                     comm::Communicator& world) {
+  const auto size = static_cast<data::TokenId>(options.trained_size());
+  const auto progress = bytes_done("counting words", world.rank() == 0);
+  if (options.train_unigram > 0) {
+    return data::train_unigram(
+        source, size, options.extra_ids < 0 ? kTrainedSentinels : options.extra_ids,
+        world, progress);
+  }
+  if (options.train_wordpiece > 0) {
+    return data::train_word_piece(source, size,
+                                  options.cased ? data::BasicTokenizerOptions::cased()
+                                                : data::BasicTokenizerOptions::uncased(),
+                                  world, progress);
+  }
+  return data::train_tokenizer(source, size, world, progress);
+}
+
 data::Tokenizer train_tokenizer(const TokenizeOptions& options,
                                 const data::DocumentSource& source,
                                 comm::Communicator& world, Log& log, Json& result) {
   const auto start = Clock::now();
-  data::TrainedTokenizer trained =
-      data::train_tokenizer(source, static_cast<data::TokenId>(options.train_bpe), world,
-                            bytes_done("counting words", world.rank() == 0));
-  log.info("trained a BPE of {} on {} in {:.2f} s",
+  data::TrainedTokenizer trained = train_by_kind(options, source, world);
+  log.info("trained a {} of {} on {} in {:.2f} s",
+           options.train_unigram > 0     ? "unigram model"
+           : options.train_wordpiece > 0 ? "WordPiece"
+                                         : "BPE",
            format_plural(trained.tokenizer.vocabulary_size(), "token"),
            format_plural(trained.words, "different word"),
            std::chrono::duration<double>(Clock::now() - start).count());
   if (trained.ran_out_of_pairs) {
-    log.warning("the text has no more pairs to merge: the vocabulary is of {}, not of {}",
+    log.warning("the text has no more {}: the vocabulary is of {}, not of {}",
+                options.train_unigram > 0 ? "pieces" : "pairs to merge",
                 format_plural(trained.tokenizer.vocabulary_size(), "token"),
-                options.train_bpe);
+                options.trained_size());
   }
   result["ran_out_of_pairs"] = trained.ran_out_of_pairs;
   return std::move(trained.tokenizer);
+}
+
+void check_vocabulary_options(const TokenizeOptions& options) {
+  const int trained = static_cast<int>(options.train_bpe > 0) +
+                      static_cast<int>(options.train_unigram > 0) +
+                      static_cast<int>(options.train_wordpiece > 0);
+  TRIREME_REQUIRE_INPUT(
+      trained + static_cast<int>(!options.tokenizer.empty()) == 1,
+      "give one of --tokenizer (gpt2, or files of one), --train-bpe SIZE, "
+      "--train-unigram SIZE and --train-wordpiece SIZE");
+  TRIREME_REQUIRE_INPUT(!options.cased || options.train_wordpiece > 0,
+                        "--cased is for --train-wordpiece: other vocabularies keep case");
+  TRIREME_REQUIRE_INPUT(
+      options.extra_ids < 0 || options.train_bpe + options.train_wordpiece == 0,
+      "--extra-ids is for SentencePiece models and --train-unigram");
+}
+
+data::Tokenizer given_tokenizer(const TokenizeOptions& options) {
+  const data::Tokenizer tokenizer = load_tokenizer(options.tokenizer);
+  return options.extra_ids < 0 ? tokenizer
+                               : data::with_sentinels(tokenizer, options.extra_ids);
 }
 
 int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
@@ -175,9 +228,7 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   // 1. Input, and the tokenizer: given, or trained on it.
   take_tokenizer_file(options);
   comm::on_first_rank(world, [&] { check_outputs(options, log); });
-  TRIREME_REQUIRE_INPUT(
-      options.tokenizer.empty() != (options.train_bpe == 0),
-      "give either --tokenizer (gpt2, or files of one) or --train-bpe SIZE");
+  check_vocabulary_options(options);
   data::CorpusOptions corpus_options;
   if (!options.sentences.empty()) {
     corpus_options.sentences = data::language_of(options.sentences);
@@ -190,8 +241,8 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   Json result;
   result["corpus"] = options.out;
   const data::Tokenizer tokenizer =
-      options.train_bpe == 0 ? load_tokenizer(options.tokenizer)
-                             : train_tokenizer(options, any_cut, world, log, result);
+      options.trained_size() == 0 ? given_tokenizer(options)
+                                  : train_tokenizer(options, any_cut, world, log, result);
 
   // 2. The corpus.
   source_options.cut_inside_documents = tokenizer.can_cut_before_space();
@@ -226,6 +277,46 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   return 0;
 }
 
+// Where the tokenizer comes from.
+void add_vocabulary_options(CLI::App& command, TokenizeOptions& options) {
+  command
+      .add_option(
+          "--tokenizer", options.tokenizer,
+          "gpt2; tokenizer.json; vocab.json and merges.txt (name the option twice); "
+          "BERT's "
+          "vocab.txt; a model of SentencePiece (T5's spiece.model); a directory with "
+          "them; "
+          "or a corpus, for the one it was made with")
+      ->allow_extra_args(false)
+      ->delimiter(',');
+  command
+      .add_option("--train-bpe", options.train_bpe,
+                  "train a byte-level BPE on the text; SIZE of the whole vocabulary, 256 "
+                  "bytes and end of document included")
+      ->type_name("SIZE")
+      ->check(CLI::Range(257, 1 << 26));
+  command
+      .add_option("--train-unigram", options.train_unigram,
+                  "train a unigram model as T5's on the text; SIZE of the whole "
+                  "vocabulary, bytes and sentinels included")
+      ->type_name("SIZE")
+      ->check(CLI::Range(260, 1 << 26));
+  command
+      .add_option("--train-wordpiece", options.train_wordpiece,
+                  "train a WordPiece vocabulary as BERT's on the text, uncased; SIZE of "
+                  "all of it")
+      ->type_name("SIZE")
+      ->check(CLI::Range(6, 1 << 26));
+  command.add_flag("--cased", options.cased,
+                   "the WordPiece vocabulary keeps case and accents");
+  command
+      .add_option("--extra-ids", options.extra_ids,
+                  "sentinels of T5 (<extra_id_0> and on) behind the pieces of a "
+                  "SentencePiece model; --train-unigram makes 100")
+      ->type_name("N")
+      ->check(CLI::Range(0, 100000));
+}
+
 }  // namespace
 
 void add_tokenize(CommandLine& line) {
@@ -237,20 +328,7 @@ void add_tokenize(CommandLine& line) {
       [options](comm::Environment& environment) {
         return run_tokenize(*options, environment);
       });
-  command
-      .add_option(
-          "--tokenizer", options->tokenizer,
-          "gpt2; tokenizer.json; vocab.json and merges.txt (name the option twice); "
-          "BERT's "
-          "vocab.txt; a directory with them; or a corpus, for the one it was made with")
-      ->allow_extra_args(false)
-      ->delimiter(',');
-  command
-      .add_option("--train-bpe", options->train_bpe,
-                  "train a byte-level BPE on the text; SIZE of the whole vocabulary, 256 "
-                  "bytes and end of document included")
-      ->type_name("SIZE")
-      ->check(CLI::Range(257, 1 << 26));
+  add_vocabulary_options(command, *options);
   command.add_option("--out", options->out, "the corpus to write (.h5)")->required();
   command.add_flag("--overwrite", options->overwrite,
                    "replace the corpus where there is one of that name");

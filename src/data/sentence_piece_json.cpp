@@ -349,12 +349,14 @@ void PieceJson::check_spaces() const {
 }  // namespace
 
 bool is_bpe_on_characters(const Json& document) {
-  const Json& model = document["model"];
   const std::vector<Json> steps =
       steps_of(document.value("pre_tokenizer", Json()), "pretokenizers");
-  return value_or(model, "byte_fallback", false) ||
-         std::ranges::any_of(
-             steps, [](const Json& step) { return type_of(step) == "Metaspace"; });
+  const auto has = [&](const char* type) {
+    return std::ranges::any_of(steps,
+                               [&](const Json& step) { return type_of(step) == type; });
+  };
+  return has("Metaspace") ||
+         (value_or(document["model"], "byte_fallback", false) && !has("ByteLevel"));
 }
 
 std::shared_ptr<const TokenModel> sentence_piece_of(const std::string& name,

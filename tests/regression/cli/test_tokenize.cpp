@@ -227,6 +227,52 @@ TEST_F(Tokenize, KeepsSentences) {
                  {"'english'", "there are for: en, de"});
 }
 
+// T5's and BERT's vocabularies, the same for any number of ranks.
+TEST_F(Tokenize, TrainsOtherVocabularies) {
+  const fs::path file = text("a.txt", small_text(6000));
+  const std::vector<std::vector<std::string>> kinds = {
+      {"--train-unigram", "420"}, {"--train-wordpiece", "120", "--cased"}};
+  for (const std::vector<std::string>& kind : kinds) {
+    std::vector<std::string> arguments = kind;
+    arguments.push_back(file);
+    const json result = done(arguments);
+    EXPECT_LE(result["vocabulary"], std::stoi(kind[1]));
+    const std::string alone = slurp(out());
+    const json shown = inspected(out());
+    EXPECT_EQ(shown["vocabulary_size"], result["vocabulary"]);
+    std::vector<std::string> ranked = {"tokenize", "--out", out(), "--overwrite"};
+    ranked.insert(ranked.end(), arguments.begin(), arguments.end());
+    const RunResult three = trireme_on_ranks(3, ranked);
+    ASSERT_EQ(three.status, 0) << three.err;
+    EXPECT_TRUE(slurp(out()) == alone) << kind[0];
+    // Given, it is the same tokenizer.
+    fs::copy_file(out(), scratch_ / "given.h5", fs::copy_options::overwrite_existing);
+    done({"--tokenizer", scratch_ / "given.h5", file});
+    EXPECT_TRUE(slurp(out()) == alone) << kind[0];
+  }
+  EXPECT_THAT(done({"--train-unigram", "420", file})["tokenizer"].get<std::string>(),
+              HasSubstr("SentencePiece, unigram with byte fallback"));
+  EXPECT_EQ(done({"--train-wordpiece", "120", file})["tokenizer"], "WordPiece, uncased");
+}
+
+TEST_F(Tokenize, AddsSentinelsToAModel) {
+  const fs::path model = source_file("tests/parity/fixtures/tokenizer/unigram.model");
+  const fs::path file = text("a.txt", "In the beginning");
+  EXPECT_EQ(done({"--tokenizer", model, file})["vocabulary"], 4000);
+  EXPECT_EQ(done({"--tokenizer", model, "--extra-ids", "100", file})["vocabulary"], 4100);
+  EXPECT_EQ(inspected(out())["end_of_document"], 1);
+  fs::remove(out());
+  expect_refused({"--train-bpe", "300", "--extra-ids", "100", file},
+                 {"--extra-ids is for SentencePiece models"});
+  expect_refused({"--train-bpe", "300", "--cased", file},
+                 {"--cased is for --train-wordpiece"});
+  expect_refused({"--train-bpe", "300", "--train-unigram", "400", file},
+                 {"give one of --tokenizer"});
+  expect_refused({file}, {"give one of --tokenizer", "--train-wordpiece SIZE"});
+  expect_refused({"--tokenizer", text("cut.model", slurp(model).substr(0, 5000)), file},
+                 {"cut.model", "cut short"});
+}
+
 TEST_F(Tokenize, ReadsCompressedFiles) {
   const std::string lines = json{{"text", small_text(3000)}}.dump() + "\n";
   const json expected = done({"--train-bpe", "280", text("a.jsonl", lines + lines)});
@@ -293,10 +339,10 @@ TEST_F(Tokenize, WrongTokenizers) {
                  {"t.json:1:", "not valid JSON"});
   expect_refused({"--tokenizer",
                   text("u.json",
-                       "{\"model\": {\"type\": \"Unigram\", "
+                       "{\"model\": {\"type\": \"WordLevel\", "
                        "\"vocab\": [], \"unk_id\": 0}}"),
                   file},
-                 {"u.json", "Unigram", "BPE on bytes", "WordPiece"});
+                 {"u.json", "WordLevel", "BPE on bytes", "WordPiece"});
   expect_refused(
       {"--tokenizer", text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nth"), file},
       {"vocab.txt", "last line, 6,", "cut short"});

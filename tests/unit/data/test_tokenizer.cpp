@@ -213,14 +213,14 @@ std::string error_with(const std::string& pointer, const nlohmann::json& value) 
 
 TEST(TokenizerFiles, SayWhatIsNotSupported) {
   EXPECT_THAT(
-      error_with("/model/type", "Unigram"),
-      HasSubstr("'my.json': the model is of type 'Unigram', which is not supported"));
+      error_with("/model/type", "WordLevel"),
+      HasSubstr("'my.json': the model is of type 'WordLevel', which is not supported"));
   EXPECT_THAT(error_with("/model", {{"vocab", {{"a", 0}}}}), HasSubstr("no merges"));
   EXPECT_THAT(error_with("/model/dropout", 0.1), HasSubstr("BPE dropout"));
   EXPECT_THAT(error_with("/model/byte_fallback", true), HasSubstr("byte_fallback"));
   EXPECT_THAT(error_with("/normalizer", {{"type", "NFC"}}), HasSubstr("normalizer"));
   EXPECT_THAT(error_with("/pre_tokenizer", {{"type", "Metaspace"}}),
-              HasSubstr("pre_tokenizer is of type 'Metaspace', not byte-level"));
+              HasSubstr("a BPE without fuse_unk and byte_fallback"));
   EXPECT_THAT(error_with("/added_tokens/0/lstrip", true), HasSubstr("lstrip"));
   EXPECT_THAT(
       error_with("/model/merges/5", "onlyone"),

@@ -349,7 +349,8 @@ TEST(WordPieceFiles, OfJsonSayWhatIsNotSupported) {
               AllOf(HasSubstr("'[CLS]'"), HasSubstr("\"normalized\" to false")));
   EXPECT_THAT(error_of_json("/model/type", "BPE"), HasSubstr("no merges"));
   // Of another kind, and BERT's with nothing but pieces.
-  EXPECT_THAT(error_of_json("/model/type", "Unigram"), HasSubstr("of type 'Unigram'"));
+  EXPECT_THAT(error_of_json("/model/type", "Unigram"), HasSubstr("the normalizer"));
+  EXPECT_THAT(error_of_json("/model/type", "Words"), HasSubstr("of type 'Words'"));
   EXPECT_EQ(error_of_json("/normalizer", nullptr), "(nothing thrown)");
   EXPECT_EQ(error_of_json("/decoder", nullptr), "(nothing thrown)");
 }

@@ -1,0 +1,146 @@
+// Training of WordPiece and unigram vocabularies: what is in them, that they are the same
+// for any number of ranks (this file runs on several), and what is refused.
+#include "data/vocabulary_trainer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/words.hpp"
+#include "comm/environment.hpp"
+#include "data/sentence_piece_library.hpp"
+#include "unit/data/fixtures.hpp"
+
+namespace trireme::data {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr const char* kNoTrainer =
+    "NO SENTENCEPIECE: this build trains no such vocabularies (libsentencepiece-dev)";
+
+class VocabularyTrainer : public ::testing::Test {
+ protected:
+  VocabularyTrainer()
+      : environment_(no_arguments_, none_), world_(*environment_.world()) {
+    if (world_.rank() == 0) {
+      scratch_.emplace();
+      directory_ = scratch_->path().string();
+    }
+    world_.broadcast(directory_);
+  }
+  ~VocabularyTrainer() override { world_.barrier(); }
+  void SetUp() override {
+    if (!has_sentence_piece()) GTEST_SKIP() << kNoTrainer;
+  }
+
+  DocumentSource source_of(const std::string& name, const std::string& text) {
+    const auto path = std::filesystem::path(directory_) / name;
+    if (world_.rank() == 0) test::spill(path, text);
+    world_.barrier();
+    return DocumentSource({path}, {.cut_inside_documents = true});
+  }
+  DocumentSource sample() {
+    return source_of("sample.txt", io::read_file(test::fixture("sample.txt")));
+  }
+
+  int no_arguments_ = 0;
+  char** none_ = nullptr;
+  comm::Environment environment_;
+  comm::Communicator& world_;
+  std::optional<test::Scratch> scratch_;
+  std::string directory_;
+};
+
+std::vector<std::string> list_of(const WordCounter::Counts& counts, TokenId size) {
+  bool ran_out = false;
+  const std::string list = trained_word_list(counts, size, ran_out);
+  std::vector<std::string> tokens;
+  for (const std::string_view line : lines_of(list)) tokens.emplace_back(line);
+  EXPECT_EQ(ran_out, tokens.size() < size);
+  return tokens;
+}
+
+TEST_F(VocabularyTrainer, MergesWhatIsFrequentIntoWordPieces) {
+  const WordCounter::Counts counts = {{"abab", 10}, {"xab", 7}, {"x", 1}};
+  // "ab" to go on with is there 27 times; then "ab" to begin with, and both together, 10.
+  const std::vector<std::string> all = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
+                                        "a",     "x",     "##a",   "##b",   "##ab",
+                                        "ab",    "abab",  "xab"};
+  EXPECT_EQ(list_of(counts, 13), all);
+  EXPECT_EQ(list_of(counts, 10), std::vector(all.begin(), all.begin() + 10));
+  const std::vector<std::string> most = list_of(counts, 100);
+  EXPECT_LT(most.size(), 100u);
+  EXPECT_EQ(std::vector(most.begin(), most.begin() + 13), all);
+  EXPECT_THAT(test::message_of<InputError>([&] { list_of(counts, 8); }),
+              AllOf(HasSubstr("of 8 tokens is too small"), HasSubstr("9 at least")));
+}
+
+// Words that nothing could spell have no part; nor has the mark of the library.
+TEST_F(VocabularyTrainer, LeavesOutWhatStaysUnknown) {
+  WordCounter::Counts counts = {{std::string(101, 'q'), 5}, {"\u2581a", 9}, {"ab", 2}};
+  for (int i = 0; i < 1200; ++i) {
+    std::string character;
+    character += static_cast<char>(0xE4 + i / 4096);
+    character += static_cast<char>(0x80 + i / 64 % 64);
+    character += static_cast<char>(0x80 + i % 64);
+    counts[character] = i < 1000 ? 3 : 1;
+  }
+  counts["ab"] = 100;
+  const std::vector<std::string> tokens = list_of(counts, 5000);
+  EXPECT_EQ(std::ranges::count(tokens, "a"), 1);
+  EXPECT_EQ(std::ranges::count(tokens, "q"), 0);
+  EXPECT_EQ(std::ranges::count(tokens, "\u4e80"), 0);
+  EXPECT_EQ(std::ranges::count(tokens, "\u4000"), 1);
+  // 1000 characters less "b", which begins no word, with "##b", "ab" and the specials.
+  EXPECT_EQ(tokens.size(), 1006u);
+}
+
+TEST_F(VocabularyTrainer, OfAnyRanksIsThatOfOne) {
+  const DocumentSource source = sample();
+  const auto self = comm::make_self_communicator("self");
+  const auto basic = BasicTokenizerOptions::cased();
+  const TrainedTokenizer words = train_word_piece(source, 400, basic, world_, {});
+  EXPECT_EQ(words.tokenizer.files(),
+            train_word_piece(source, 400, basic, *self, {}).tokenizer.files());
+  EXPECT_EQ(words.tokenizer.vocabulary_size(), 400u);
+  EXPECT_FALSE(words.ran_out_of_pairs);
+  EXPECT_EQ(words.tokenizer.model().description(), "WordPiece, cased");
+  const TrainedTokenizer unigram = train_unigram(source, 600, 10, world_, {});
+  EXPECT_EQ(unigram.tokenizer.files(),
+            train_unigram(source, 600, 10, *self, {}).tokenizer.files());
+  EXPECT_EQ(unigram.tokenizer.vocabulary_size(), 600u);
+  EXPECT_EQ(unigram.tokenizer.sentinels().count, 10);
+  EXPECT_EQ(unigram.tokenizer.sentinels().first, 599u);
+  EXPECT_EQ(unigram.tokenizer.special(Special::padding), 0u);
+  EXPECT_EQ(unigram.tokenizer.end_of_document(), 1u);
+  EXPECT_EQ(unigram.tokenizer.special(Special::unknown), 2u);
+  // Nothing is unknown.
+  EXPECT_EQ(unigram.tokenizer.decode(unigram.tokenizer.encode("naïve \U0001F600 \u4e2d")),
+            "naïve \U0001F600 \u4e2d");
+}
+
+TEST_F(VocabularyTrainer, SaysWhenTheTextHasNoMore) {
+  const DocumentSource source = source_of("few.txt", "abc abd abc abe\n");
+  EXPECT_TRUE(train_word_piece(source, 400, {}, world_, {}).ran_out_of_pairs);
+  const TrainedTokenizer unigram = train_unigram(source, 4000, 0, world_, {});
+  EXPECT_TRUE(unigram.ran_out_of_pairs);
+  EXPECT_LT(unigram.tokenizer.vocabulary_size(), 300u);
+}
+
+TEST_F(VocabularyTrainer, RefusesWhatHasNoRoom) {
+  const DocumentSource source = sample();
+  EXPECT_THAT(
+      test::message_of<InputError>([&] { train_unigram(source, 300, 100, world_, {}); }),
+      AllOf(HasSubstr("of 300 tokens is too small"), HasSubstr("make 359")));
+  EXPECT_THAT(
+      test::message_of<InputError>([&] { train_word_piece(source, 20, {}, world_, {}); }),
+      HasSubstr("too small for this text"));
+  const DocumentSource blank = source_of("blank.txt", " \n ");
+  EXPECT_THAT(
+      test::message_of<InputError>([&] { train_unigram(blank, 400, 0, world_, {}); }),
+      HasSubstr("nothing to train on"));
+}
+
+}  // namespace
+}  // namespace trireme::data
