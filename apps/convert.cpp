@@ -204,9 +204,9 @@ void add_convert(CommandLine& line) {
   const auto options = std::make_shared<ConvertOptions>();
   CLI::App& command = line.add_command(
       "convert",
-      "A Hugging Face directory (GPT-2, BERT, T5) to a checkpoint; a checkpoint to such "
-      "a directory; a Megatron dataset (.idx and .bin) or a token file of llm.c (.bin) to "
-      "a corpus: what IN is says which.",
+      "A Hugging Face directory (GPT-2, BERT, T5) to a checkpoint; a checkpoint to "
+      "such a directory; a Megatron dataset (.idx and .bin) or a token file of llm.c "
+      "(.bin) to a corpus: what IN is says which.",
       [options](comm::Environment& environment) {
         comm::Communicator& world = *environment.world();
         comm::on_first_rank(world, [&] {

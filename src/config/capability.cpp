@@ -136,10 +136,9 @@ std::vector<std::string> trained_values(const Capability& capability, const Deck
 
 const std::vector<Capability>& capabilities() {
   static const std::vector<Capability> all = [] {
-    std::vector<Capability> list = {
-        {.key = "model.kv_heads",
-         .same_as = "model.heads",
-         .reason = "attention shares no heads in training"}};
+    std::vector<Capability> list = {{.key = "model.kv_heads",
+                                     .same_as = "model.heads",
+                                     .reason = "attention shares no heads in training"}};
     const auto add = [&](ModelKind kind, const std::vector<Capability>& layers) {
       for (Capability layer : layers) {
         layer.kind = kind;

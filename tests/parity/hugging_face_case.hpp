@@ -1,0 +1,93 @@
+// parity/hugging_face_case.hpp — a fixture whose model Hugging Face has saved: its
+// architecture and weights as the program itself reads them, its batches from the oracle.
+#ifndef TRIREME_TESTS_PARITY_HUGGING_FACE_CASE_HPP_
+#define TRIREME_TESTS_PARITY_HUGGING_FACE_CASE_HPP_
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "ckpt/hugging_face.hpp"
+#include "io/safetensors.hpp"
+#include "parity/parity_case.hpp"
+#include "support/safetensors.hpp"
+#include "tensor/batch_spec.hpp"
+#include "tensor/param_registry.hpp"
+
+namespace trireme::test {
+
+inline std::shared_ptr<const ckpt::HuggingFaceModel> hugging_face_model(
+    const std::string& directory) {
+  Log log{false};
+  return std::make_shared<const ckpt::HuggingFaceModel>(directory, log);
+}
+
+inline std::function<std::vector<float>(const ParamSpec&)> weights_of(
+    const std::shared_ptr<const ckpt::HuggingFaceModel>& model) {
+  return [model](const ParamSpec& spec) {
+    const auto& all = model->tensors();
+    const auto found = std::ranges::find(all, spec.name, &ckpt::ForeignTensor::name);
+    TRIREME_REQUIRE(found != all.end(), "the fixture has no '{}'", spec.name);
+    return model->read(*found);
+  };
+}
+
+// Fields by name, each (n, b) or (n, b, positions); places are 0, 1, 2 ...
+inline std::function<double(const FieldSpec&, index_t, index_t)> fields_of_oracle(
+    const BatchSpec& batch, const std::string& oracle) {
+  const io::SafetensorsReader reader(oracle);
+  std::map<std::string, std::vector<double>> fields;
+  for (const FieldSpec& field : batch.fields) {
+    if (field.holds == Holds::places) continue;
+    const auto& tensor = reader.at(field.name);
+    std::vector<double>& values = fields[field.name];
+    if (field.type() == DType::float32) {
+      const auto numbers = elements<float>(tensor);
+      values.assign(numbers.begin(), numbers.end());
+    } else {
+      const auto numbers = elements<std::int32_t>(tensor);
+      values.assign(numbers.begin(), numbers.end());
+    }
+  }
+  return [batch, fields](const FieldSpec& field, index_t sample, index_t position) {
+    if (field.holds == Holds::places) return static_cast<double>(position);
+    const index_t positions = batch.elements(field, 1);
+    return fields.at(field.name).at(extent(sample * positions + position));
+  };
+}
+
+// `names`: what ParityCase is run with, one after the other.
+template <class T, class MakeFixture>
+void expect_logits_and_loss(const std::vector<const char*>& names,
+                            const MakeFixture& make, double logit_bound,
+                            double loss_bound) {
+  for (const char* name : names) {
+    SCOPED_TRACE(name);
+    ParityCase<T>(make(name)).expect_logits_and_loss(logit_bound, loss_bound);
+  }
+}
+template <class T, class MakeFixture>
+void expect_gradients(const std::vector<const char*>& names, const MakeFixture& make,
+                      double bound) {
+  for (const char* name : names) {
+    SCOPED_TRACE(name);
+    ParityCase<T>(make(name)).expect_gradients(bound);
+  }
+}
+template <class T, class MakeFixture>
+void expect_training(const std::vector<const char*>& names, const MakeFixture& make,
+                     double bound) {
+  for (const char* name : names) {
+    SCOPED_TRACE(name);
+    ParityCase<T>(make(name)).expect_training(bound);
+  }
+}
+
+}  // namespace trireme::test
+
+#endif  // TRIREME_TESTS_PARITY_HUGGING_FACE_CASE_HPP_
