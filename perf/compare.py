@@ -27,12 +27,24 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-# What a deck in cases/ says to the peers: samples of a forward pass, their tokens, and
-# how many passes a step adds up.
-CASES = {"gpt2_124m_4x256": {"micro": 4, "sequence": 256, "accumulate": 1},
-         "gpt2_124m_1x1024": {"micro": 1, "sequence": 1024, "accumulate": 1},
-         "gpt2_124m_4of8x256": {"micro": 8, "sequence": 256, "accumulate": 4}}
-VARIANTS = ["compiled", "eager", "compiled-bf16", "eager-bf16"]
+# What a deck in cases/ says to the peers: the kind of model, samples of a forward pass,
+# their tokens, and how many passes a step adds up.
+CASES = {"gpt2_124m_4x256": {"kind": "gpt2", "micro": 4, "sequence": 256, "accumulate": 1},
+         "gpt2_124m_1x1024": {"kind": "gpt2", "micro": 1, "sequence": 1024, "accumulate": 1},
+         "gpt2_124m_4of8x256": {"kind": "gpt2", "micro": 8, "sequence": 256, "accumulate": 4},
+         "bert_base_8x128": {"kind": "bert", "micro": 8, "sequence": 128, "accumulate": 1},
+         "bert_base_2x512": {"kind": "bert", "micro": 2, "sequence": 512, "accumulate": 1},
+         "t5_small_8x512": {"kind": "t5", "micro": 8, "sequence": 512, "accumulate": 1}}
+# Options of a peer's step, by the words of its variant.
+WORDS = {"compiled": ["--compile"], "eager": [], "bf16": ["--autocast"], "pure": ["--pure"],
+         "gathered": ["--gathered"]}
+# Which variants the peers of a kind of model have.
+OF_ALL = ["compiled", "eager", "compiled-bf16", "eager-bf16"]
+VARIANTS = {"gpt2": OF_ALL, "t5": [*OF_ALL, "compiled-pure"],
+            "bert": [*OF_ALL, "compiled-pure", "compiled-gathered", "compiled-gathered-bf16",
+                     "compiled-gathered-pure"]}
+# Steps that a peer has samples for; then it begins anew.
+STEPS_OF_SAMPLES = 24
 
 
 class Failure(Exception):
@@ -228,7 +240,7 @@ class Llmc(PausedContender):
 
 
 class Peer(Contender):
-    """perf/peers/gpt2_step.py --serve: told how many steps to make."""
+    """perf/peers/..._step.py --serve: told how many steps to make."""
 
     def start(self):
         self.launch(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -278,18 +290,92 @@ def write_text(path, words=400_000, seed=7):
             file.write(" ".join(letters.choices(vocabulary, k=20)) + "\n")
 
 
+def made_up_words(count, seed=7):
+    """So many different ones, of lower case."""
+    draw = random.Random(seed)
+    words = {}
+    while len(words) < count:
+        words["".join(draw.choices("etaoinshrdlucmfwypvbgkjqxz", k=draw.randint(2, 9)))] = None
+    return list(words)
+
+
+def write_documents(path, words, between, documents=150, seed=7):
+    """JSON lines: documents of 100 to 200 sentences of 10 to 30 words."""
+    draw = random.Random(seed)
+    with open(path, "w", encoding="utf-8") as file:
+        for _ in range(documents):
+            sentences = (" ".join(draw.choices(words, k=draw.randint(10, 30)))
+                         for _ in range(draw.randint(100, 200)))
+            file.write(json.dumps({"text": between.join(sentences)}) + "\n")
+
+
+def write_bert_vocabulary(directory):
+    """BERT's 30522 pieces, of which all but the special ones are made-up words."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = made_up_words(30522 - len(special))
+    path = directory / "vocab.txt"
+    path.write_text("".join(f"{piece}\n" for piece in special + words), encoding="utf-8")
+    return path, words
+
+
+def write_t5_vocabulary(directory):
+    """T5's 32000 pieces and 100 sentinels; all but the special ones are made-up words."""
+    special = ["<pad>", "</s>", "<unk>"]
+    sentinels = [f"<extra_id_{number}>" for number in range(99, -1, -1)]
+    words = made_up_words(32000 - len(special))
+    pieces = special + ["\u2581" + word for word in words] + sentinels
+    path = directory / "tokenizer.json"
+    path.write_text(json.dumps({
+        "added_tokens": [{"id": number, "content": piece} for number, piece in enumerate(pieces)
+                         if piece in special + sentinels],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581",
+                          "prepend_scheme": "always"},
+        "model": {"type": "Unigram", "unk_id": 2,
+                  "vocab": [[piece, -10.0] for piece in pieces]}}))
+    return path, words
+
+
 def make_corpus(arguments, scratch):
-    """A corpus of GPT-2's vocabulary: the user's, or one made from text."""
+    """A corpus of the vocabulary of the case: the user's, or one made from text."""
     if arguments.corpus:
         return pathlib.Path(arguments.corpus).resolve()
-    text = arguments.text
-    if not text:
-        text = scratch / "words.txt"
-        write_text(text)
-    corpus = scratch / "corpus.h5"
-    subprocess.run([arguments.trireme, "tokenize", "--tokenizer", "gpt2", "--out", corpus, text],
+    kind = CASES[arguments.case]["kind"]
+    directory = scratch / kind
+    directory.mkdir()
+    text, corpus = arguments.text, directory / "corpus.h5"
+    if kind == "gpt2":
+        options = ["--tokenizer", "gpt2"]
+        if not text:
+            text = directory / "words.txt"
+            write_text(text)
+    else:
+        write = {"bert": write_bert_vocabulary, "t5": write_t5_vocabulary}[kind]
+        vocabulary, words = write(directory)
+        options = ["--tokenizer", vocabulary]
+        if not text:
+            text = directory / "documents.jsonl"
+            # Blank lines end BERT's sentences; T5's have no newline.
+            write_documents(text, words, "\n\n" if kind == "bert" else " ")
+        if kind == "bert":
+            options += ["--sentences", "none"]
+    subprocess.run([arguments.trireme, "tokenize", *options, "--out", corpus, text],
                    check=True, stdout=subprocess.DEVNULL)
     return corpus
+
+
+def make_samples(arguments, scratch, corpus):
+    """What the first steps of the case are of, for peers that take the same samples."""
+    case = CASES[arguments.case]
+    count = case["micro"] * case["accumulate"] * STEPS_OF_SAMPLES
+    path = scratch / "samples.jsonl"
+    program = pathlib.Path(arguments.trireme).resolve().parent / "trireme_samples"
+    settings = [word for word in arguments.set if word.startswith("data.")]
+    with open(path, "w", encoding="utf-8") as file:
+        subprocess.run([program, HERE / "cases" / f"{arguments.case}.yaml", str(count),
+                        f"data.train={corpus}", *settings], check=True, stdout=file,
+                       env={**os.environ, **threads_of(arguments)})
+    return path
 
 
 def trireme_contender(arguments, scratch, corpus, name, settings, deck=None):
@@ -311,9 +397,8 @@ def dropout_settings(dropout):
     return [f"model.dropout={dropout}", f"model.attention_dropout={dropout}"]
 
 
-def trireme_contenders(arguments, scratch):
+def trireme_contenders(arguments, scratch, corpus):
     """One for each type of --compute."""
-    corpus = make_corpus(arguments, scratch)
     return [trireme_contender(arguments, scratch, corpus, compute,
                               [f"precision.compute={compute}",
                                *dropout_settings(arguments.dropout)])
@@ -322,7 +407,7 @@ def trireme_contenders(arguments, scratch):
 
 def peer_command(arguments, *more):
     case = CASES[arguments.case]
-    return [arguments.python, HERE / "peers" / "gpt2_step.py", "--serve",
+    return [arguments.python, HERE / "peers" / f"{case['kind']}_step.py", "--serve",
             "--micro", case["micro"], "--sequence", case["sequence"],
             "--accumulate", case["accumulate"], "--dropout", arguments.dropout,
             "--threads", arguments.threads, "--warmup", 2, *more]
@@ -330,15 +415,18 @@ def peer_command(arguments, *more):
 
 def make_contenders(arguments, scratch):
     contenders = []
-    if arguments.trireme:
-        contenders += trireme_contenders(arguments, scratch)
     case = CASES[arguments.case]
+    samples = []
+    if arguments.trireme:
+        corpus = make_corpus(arguments, scratch)
+        contenders += trireme_contenders(arguments, scratch, corpus)
+        if arguments.python and case["kind"] != "gpt2":
+            samples = ["--samples", make_samples(arguments, scratch, corpus)]
     if arguments.python:
         for variant in filter(None, arguments.peers.split(",")):
-            way, _, bf16 = variant.partition("-")
-            options = (["--compile"] if way == "compiled" else []) + (
-                ["--autocast"] if bf16 else [])
-            contenders.append(Peer(f"pytorch {variant}", peer_command(arguments, *options)))
+            options = sum((WORDS[word] for word in variant.split("-")), [])
+            contenders.append(Peer(f"pytorch {variant}",
+                                   peer_command(arguments, *samples, *options)))
     if arguments.nanogpt:
         contenders.append(Peer("nanogpt compiled", peer_command(
             arguments, "--compile", "--nanogpt", arguments.nanogpt)))
@@ -425,7 +513,8 @@ def parse_arguments(words=None):
                         "and what they read (perf/README.md)")
     parser.add_argument("--nanogpt", help="directory of a copy of nanoGPT (needs --python)")
     parser.add_argument("--peers", default="compiled,eager",
-                        help=f"PyTorch variants: {', '.join(VARIANTS)}")
+                        help=f"PyTorch variants: {', '.join(VARIANTS['gpt2'])}; of t5 and bert "
+                        "compiled-pure, of bert with -gathered, too")
     parser.add_argument("--compute", default="fp32",
                         help="types that Trireme computes in, each in a run of its own: "
                         "fp32,bf16,fp16")
@@ -434,7 +523,7 @@ def parse_arguments(words=None):
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=2, help="counted steps of a turn")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--corpus", help="a corpus of vocabulary 50257; made if not given")
+    parser.add_argument("--corpus", help="a corpus of the case's vocabulary; made if not given")
     parser.add_argument("--text", help="text to make the corpus from; random words if not given")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                         help="more deck settings for trireme")
@@ -442,10 +531,15 @@ def parse_arguments(words=None):
     parser.add_argument("--at-least", type=float,
                         help="status 1 if any ratio to PyTorch is below this")
     arguments = parser.parse_args(words)
-    unknown = set(filter(None, arguments.peers.split(","))) - set(VARIANTS)
+    kind = CASES[arguments.case]["kind"]
+    unknown = set(filter(None, arguments.peers.split(","))) - set(VARIANTS[kind])
     if unknown:
-        parser.error(f"no variant of PyTorch: {', '.join(sorted(unknown))}; there are "
-                     f"{', '.join(VARIANTS)}")
+        parser.error(f"no variant of PyTorch: {', '.join(sorted(unknown))}; of {kind} there "
+                     f"are {', '.join(VARIANTS[kind])}")
+    if kind != "gpt2" and arguments.python and not arguments.trireme:
+        parser.error(f"{arguments.case} needs --trireme, which makes its samples")
+    if kind != "gpt2" and (arguments.nanogpt or arguments.llmc):
+        parser.error(f"nanoGPT and llm.c have no {kind}")
     if not (arguments.trireme or arguments.python or arguments.llmc):
         parser.error("nothing to run: give --trireme, --python or --llmc")
     if arguments.nanogpt and not arguments.python:

@@ -4,6 +4,7 @@ A row starts everything that it compares once, and lets it run in turns (perf/co
 What a build lacks (a way of the program, a peer) makes a figure without a value, whose
 note says why, so that the table shows what is not known.
 """
+import argparse
 import dataclasses
 import json
 import pathlib
@@ -50,10 +51,20 @@ def medians(report, name):
     return [statistics.median(turn) for turn in report["seconds"][name]]
 
 
+def corpus_of(options, case):
+    """Of the case's vocabulary; made when the first of its cases asks for it."""
+    kind = compare.CASES[case]["kind"]
+    if kind not in options.corpora:
+        given = options.corpus if kind == "gpt2" else None
+        options.corpora[kind] = str(compare.make_corpus(argparse.Namespace(
+            case=case, corpus=given, text=None, trireme=options.trireme), options.scratch))
+    return options.corpora[kind]
+
+
 def compare_arguments(options, case, *more):
     words = ["--trireme", options.trireme, "--case", case, "--rounds", options.rounds,
              "--steps", options.steps, "--threads", options.threads, "--corpus",
-             options.corpus]
+             corpus_of(options, case)]
     if options.python:
         words += ["--python", options.python]
     for setting in options.set:
@@ -105,8 +116,8 @@ def profile_of(options, case, settings):
     with tempfile.TemporaryDirectory() as directory:
         command = [options.trireme, "train", HERE / "cases" / f"{case}.yaml", "--profile",
                    "--run-dir", f"{directory}/run"]
-        for setting in [f"data.train={options.corpus}", "run.stop_after=8", *settings,
-                        *options.set]:
+        for setting in [f"data.train={corpus_of(options, case)}", "run.stop_after=8",
+                        *settings, *options.set]:
             command += ["--set", setting]
         done = subprocess.run(command, capture_output=True, text=True, check=False,
                               env={**compare.os.environ,
@@ -199,6 +210,30 @@ def fp32_step(options, row, case, dropout):
             figure.wanted = 0.92
         yield figure
     yield passes_figure(row, profile)
+    options.reports.append(report)
+
+
+def kind_step(options, row, case, compute):
+    """BERT or T5 beside Hugging Face's model in PyTorch: in bf16 beside the faster of
+    autocast and bf16 throughout, of BERT also where its head has masked positions alone."""
+    variants = ["compiled"] if compute == "fp32" else ["compiled-bf16", "compiled-pure"]
+    beside = [variant.replace("compiled", "compiled-gathered") for variant in variants
+              if compare.CASES[case]["kind"] == "bert"]
+    report = compare.compare(compare_arguments(options, case, "--compute", compute, "--peers",
+                                               ",".join(variants + beside)))
+    name = f"trireme {compute}"
+    profile = profile_of(options, case, [f"precision.compute={compute}"])
+    wanted = 1.3 if compute == "fp32" or "AMX" in options.instructions else None
+    for figure in step_figures(row, report, name, [f"pytorch {way}" for way in variants],
+                               profile):
+        figure.wanted = wanted if "times as fast" in figure.what else None
+        yield figure
+    if beside:
+        fastest = min((f"pytorch {way}" for way in beside),
+                      key=lambda peer: statistics.median(medians(report, peer)))
+        yield ratio(row, f"{name}: times as fast as {fastest}", medians(report, fastest),
+                    medians(report, name))
+    yield dataclasses.replace(passes_figure(row, profile), wanted=None)
     options.reports.append(report)
 
 
@@ -380,6 +415,10 @@ def rows_of_table():
                                                        dropout)
     for case in ("4x256", "1x1024"):
         table[f"dropout-{case}"] = (dropout_step, f"gpt2_124m_{case}")
+    for case in ("bert_base_8x128", "bert_base_2x512", "t5_small_8x512"):
+        for compute in ("fp32", "bf16"):
+            row = f"{compute}-{case.replace('_', '-')}"
+            table[row] = (kind_step, case, compute)
     for sequence in (1024, 2048, 8192):
         table[f"attention-{sequence}"] = (attention, sequence)
     table["quickstart"] = (quickstart,)

@@ -23,21 +23,15 @@ import sys
 import time
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def add_step_arguments(parser):
+    """What the steps of all models take."""
     parser.add_argument("--micro", type=int, default=4, help="sequences of a forward pass")
     parser.add_argument("--accumulate", type=int, default=1,
                         help="forward and backward passes of a step")
     parser.add_argument("--sequence", type=int, default=256, help="tokens per sequence")
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--hidden", type=int, default=768)
-    parser.add_argument("--heads", type=int, default=12)
-    parser.add_argument("--vocab", type=int, default=50257)
     parser.add_argument("--dropout", type=float, default=0.0,
-                        help="probability, at GPT-2's four sites (attention's too)")
+                        help="probability, at all of the model's sites (attention's too)")
     parser.add_argument("--optimizer", choices=["fused", "foreach"], default="fused")
-    parser.add_argument("--nanogpt", metavar="DIR",
-                        help="take the model and the optimizer of this copy of nanoGPT instead")
     parser.add_argument("--compile", action="store_true", help="torch.compile (inductor)")
     parser.add_argument("--mode", default="default", help="mode of torch.compile")
     parser.add_argument("--autocast", action="store_true", help="compute in bf16")
@@ -47,6 +41,17 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=1234)
     parser.add_argument("--serve", action="store_true",
                         help="stay up: one line 'N' on stdin runs N measured steps")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add_step_arguments(parser)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--hidden", type=int, default=768)
+    parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--vocab", type=int, default=50257)
+    parser.add_argument("--nanogpt", metavar="DIR",
+                        help="take the model and the optimizer of this copy of nanoGPT instead")
     return parser.parse_args()
 
 
@@ -154,24 +159,20 @@ def build_optimizer(torch, model, arguments):
                              **{arguments.optimizer: True})
 
 
-def main():
-    arguments = parse_arguments()
+def load_torch(arguments):
     # Before torch is loaded: its OpenMP reads these once.
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(arguments.threads)
     import torch
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
+    return torch
 
-    before_model = peak_bytes()
-    if arguments.nanogpt:
-        model, optimizer = build_nanogpt(torch, arguments)
-    else:
-        model = build_model(torch, arguments)
-        optimizer = build_optimizer(torch, model, arguments)
+
+def run_steps(torch, arguments, model, optimizer, batches, before_model):
+    """Warms up, and makes the steps that are asked for: of a module batch -> loss, by the
+    batches in turn. `before_model`: peak_bytes() before there was a model."""
     parameters = list(model.train().parameters())
     loss_of = torch.compile(model, mode=arguments.mode) if arguments.compile else model
-    batches = torch.randint(0, arguments.vocab,
-                            (8, arguments.micro, arguments.sequence + 1))
     tokens_per_step = arguments.micro * arguments.sequence * arguments.accumulate
     count = 0
 
@@ -224,6 +225,20 @@ def main():
                 measure(int(line))
     else:
         measure(arguments.steps)
+
+
+def main():
+    arguments = parse_arguments()
+    torch = load_torch(arguments)
+    before_model = peak_bytes()
+    if arguments.nanogpt:
+        model, optimizer = build_nanogpt(torch, arguments)
+    else:
+        model = build_model(torch, arguments)
+        optimizer = build_optimizer(torch, model, arguments)
+    batches = torch.randint(0, arguments.vocab,
+                            (8, arguments.micro, arguments.sequence + 1))
+    run_steps(torch, arguments, model, optimizer, batches, before_model)
 
 
 if __name__ == "__main__":
