@@ -58,6 +58,9 @@ config::Deck evaluation_deck(comm::Communicator& world,
     config::Deck plain;
     plain.model = trained.model;
     plain.model.dropout = plain.model.attention_dropout = 0.0;
+    plain.data = trained.data;  // a model's keys are judged by what its samples are
+    plain.data.train.clear();
+    plain.data.validation.clear();
     plain.precision.compute = trained.precision.compute;
     plain.batch.micro = trained.batch.micro;
     plain.batch.global =

@@ -6,7 +6,7 @@
 
 #include "comm/mpi_communicator.hpp"
 #include "nn/transformer_layer.hpp"
-#include "unit/nn/layer_bench.hpp"
+#include "unit/nn/layers.hpp"
 
 namespace trireme::test {
 namespace {
@@ -43,14 +43,7 @@ TEST(OverlapOfALayer, WeightGradientsGoBesideTheSum) {
   const auto world = comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
   LayerBench<float> bench(world);
   const nn::TransformerLayer<float> layer(bench.builder(),
-                                          {.layers = kLayers,
-                                           .hidden = kHidden,
-                                           .heads = kHeads,
-                                           .kv_heads = kKvHeads,
-                                           .head_size = kHeadSize,
-                                           .ffn_hidden = kFfnHidden,
-                                           .sequence = kLongest},
-                                          0);
+                                          nn::layer_form(transformer_config(0.0), 0));
   nn::TransformerLayer<float>::Saved saved;
   nn::TransformerLayer<float>::Held held;
   const auto pass = [&](const nn::Context& context, View2<float> x, View2<float> y,
