@@ -240,6 +240,8 @@ void check_map(const std::string& name, std::string_view map) {
   require(size % 1024 == 0 && size > 0 && size < map.size() - sizeof(size));
   const CharacterMap parts(map);
   require(parts.forms.back() == '\0');
+  // A search begins with the children of the first unit, whatever else that is.
+  require(!parts.units[0].is_leaf());
   for (std::size_t i = 0; i < parts.units.size(); ++i) {
     const TrieUnit unit = parts.units[i];
     if (unit.is_leaf()) continue;

@@ -52,7 +52,7 @@ step::StepPlan plan_of_stage(const config::Deck& deck, const model::Blueprint& b
   return step::plan_step(state, step::step_shape(deck));
 }
 
-TEST(EncoderDecoderRuns, AreOfLayersThatAreAlike) {
+TEST(EncoderDecoderWorkloadRuns, AreOfLayersThatAreAlike) {
   const LayerRuns runs(two_sides());
   ASSERT_EQ(runs.runs().size(), 4u);
   EXPECT_EQ(runs.classes(), 3u);
@@ -102,7 +102,7 @@ TEST_P(EncoderDecoderWorkload, IsTheStepsTally) {
 
 const std::string kThree = "parallel.pipeline=3", kFour = "parallel.pipeline=4";
 INSTANTIATE_TEST_SUITE_P(
-    Splits, EncoderDecoderWorkload,
+    EncoderDecoderWorkload, EncoderDecoderWorkload,
     ::testing::Values(Case{{}, 1, {7}}, Case{{"memory.recompute=full"}, 1, {7}},
                       Case{{"parallel.tensor=2", "parallel.sequence=true"}, 2, {7}},
                       Case{{kThree}, 3, {2, 2, 3}}, Case{{kThree}, 3, {3, 3, 1}},

@@ -61,6 +61,25 @@ inline std::function<double(const FieldSpec&, index_t, index_t)> fields_of_oracl
   };
 }
 
+// To the bit: another word behind the end of each sample changes neither the loss nor a
+// gradient. `tokens`: the field of the words of a stream that has `lengths`.
+inline void expect_padding_takes_no_part(ParityFixture fixture, const std::string& tokens,
+                                         const std::string& lengths) {
+  const std::vector<double> want = ParityCase<float>(fixture).loss_and_gradients();
+  const BatchSpec& spec = fixture.blueprint.batch;
+  const FieldSpec of_lengths = spec.fields[spec.field(lengths)];
+  int changed = 0;
+  fixture.element = [&, element = fixture.element](const FieldSpec& field, index_t sample,
+                                                   index_t position) {
+    const double word = element(field, sample, position);
+    if (field.name != tokens || position < element(of_lengths, sample, 0)) return word;
+    ++changed;
+    return word == 7.0 ? 8.0 : 7.0;
+  };
+  EXPECT_EQ(ParityCase<float>(fixture).loss_and_gradients(), want);
+  EXPECT_GT(changed, 0) << "no sample ends before the longest";
+}
+
 // `names`: what ParityCase is run with, one after the other.
 template <class T, class MakeFixture>
 void expect_logits_and_loss(const std::vector<const char*>& names,

@@ -83,6 +83,16 @@ class ParityCase {
     ::testing::Test::RecordProperty("logit_error", fmt::format("{:.2e}", worst));
   }
 
+  // Of batch 0: the loss, and behind it every gradient.
+  std::vector<double> loss_and_gradients() {
+    std::vector<double> all = {loss_with_gradients(0)};
+    const auto slab = state_.params.slab(Slab::gradient);
+    for (std::size_t i = 0; i < slab.extent(0); ++i) {
+      all.push_back(static_cast<double>(slab(i)));
+    }
+    return all;
+  }
+
   // Relative to the gradient's norm, or to 1e-4 of that of all, where it is larger.
   void expect_gradients(double bound) {
     loss_with_gradients(0);

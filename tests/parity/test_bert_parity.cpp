@@ -52,5 +52,12 @@ TEST(BertParity, TrainingDouble) {
   test::expect_training<double>(kTrained, bert, 1e-11);
 }
 
+TEST(BertParity, PaddingTakesNoPart) {
+  for (const char* name : {"bert_odd", "bert_pre_odd"}) {
+    SCOPED_TRACE(name);
+    test::expect_padding_takes_no_part(bert(name), "tokens", "lengths");
+  }
+}
+
 }  // namespace
 }  // namespace trireme

@@ -50,5 +50,13 @@ TEST(T5Parity, TrainingDouble) {
   test::expect_training<double>(kTrained, t5, 1e-11);
 }
 
+TEST(T5Parity, PaddingTakesNoPart) {
+  for (const char* name : {"t5_odd", "t5_v11_odd"}) {
+    SCOPED_TRACE(name);
+    test::expect_padding_takes_no_part(t5(name), "source", "source_lengths");
+    test::expect_padding_takes_no_part(t5(name), "target", "target_lengths");
+  }
+}
+
 }  // namespace
 }  // namespace trireme

@@ -30,9 +30,9 @@ MaskedRules segment_rules(index_t sequence, Pairs pairs, double short_seq_prob =
               tokenizer, tokenizer.vocabulary_size(), tokenizer.end_of_document()))};
 }
 
-class SegmentData : public ::testing::Test {
+class SegmentChoice : public ::testing::Test {
  protected:
-  SegmentData() {
+  SegmentChoice() {
     const std::string sample = io::read_file(test::fixture("sample.txt"));
     std::vector<std::string> documents = {"One alone.", " ", "Of two. Sentences."};
     for (std::size_t i = 0; i < 40; ++i) {
@@ -79,7 +79,7 @@ void expect_inside(const Corpus& corpus, TokenRange part, TokenRange tokens) {
   ASSERT_LT(tokens.end, corpus.document_begin(document + 1));
 }
 
-TEST_F(SegmentData, StayWithinDocumentAndPart) {
+TEST_F(SegmentChoice, StayWithinDocumentAndPart) {
   for (const auto& corpus : {many_, one_}) {
     for (const Pairs pairs : {Pairs::none, Pairs::order, Pairs::next}) {
       for (const index_t sequence : {5, 20, 128, 512}) {
@@ -101,7 +101,7 @@ TEST_F(SegmentData, StayWithinDocumentAndPart) {
 }
 
 // What was not cut is what was chosen: whole sentences, side by side.
-TEST_F(SegmentData, OrderIsToldAsItIs) {
+TEST_F(SegmentChoice, OrderIsToldAsItIs) {
   const MaskedRules rules = segment_rules(512, Pairs::order);
   const Dataset data = dataset(many_, rules, all_of(many_));
   const SegmentChooser chooser(data, rules);
@@ -131,7 +131,7 @@ TEST_F(SegmentData, OrderIsToldAsItIs) {
   test::expect_binomial(swapped, pairs, 0.5, "swapped");
 }
 
-TEST_F(SegmentData, NextIsOfAnotherDocumentAsTold) {
+TEST_F(SegmentChoice, NextIsOfAnotherDocumentAsTold) {
   const MaskedRules rules = segment_rules(64, Pairs::next);
   const Dataset data = dataset(many_, rules, all_of(many_));
   const SegmentChooser chooser(data, rules);
@@ -168,7 +168,7 @@ TEST_F(SegmentData, NextIsOfAnotherDocumentAsTold) {
 
 // A document that is longer than a sample always fills it, and what is cut off comes from
 // front and back alike. A share of the samples is of a length drawn evenly.
-TEST_F(SegmentData, LengthsAreAsDrawn) {
+TEST_F(SegmentChoice, LengthsAreAsDrawn) {
   constexpr double kShort = 0.4;
   const MaskedRules rules = segment_rules(33, Pairs::order, kShort);  // 30 of text
   const Dataset data = dataset(one_, rules, all_of(one_));
@@ -187,7 +187,7 @@ TEST_F(SegmentData, LengthsAreAsDrawn) {
 }
 
 // The longer segment is cut until both fit.
-TEST_F(SegmentData, TheLongerSegmentIsCut) {
+TEST_F(SegmentChoice, TheLongerSegmentIsCut) {
   const MaskedRules rules = segment_rules(23, Pairs::order);
   const Dataset data = dataset(one_, rules, all_of(one_));
   const SegmentChooser chooser(data, rules);
@@ -210,7 +210,7 @@ TEST_F(SegmentData, TheLongerSegmentIsCut) {
 
 // Over enough epochs all tokens of text are read: fronts and backs of documents, and
 // what is in the middle of a sentence that is longer than a sample.
-TEST_F(SegmentData, EveryTokenIsReadSometime) {
+TEST_F(SegmentChoice, EveryTokenIsReadSometime) {
   const auto read_all = [&](const std::shared_ptr<const Corpus>& corpus, Pairs pairs,
                             index_t sequence) {
     const MaskedRules rules = segment_rules(sequence, pairs);
@@ -243,7 +243,7 @@ TEST_F(SegmentData, EveryTokenIsReadSometime) {
 
 // Without sentences a text begins anywhere; a document that is shorter than a sample is
 // read whole.
-TEST_F(SegmentData, DoWithoutSentences) {
+TEST_F(SegmentChoice, DoWithoutSentences) {
   const MaskedRules rules = segment_rules(64, Pairs::none);
   const Dataset data = dataset(plain_, rules, all_of(plain_));
   const SegmentChooser chooser(data, rules);
@@ -258,7 +258,7 @@ TEST_F(SegmentData, DoWithoutSentences) {
 }
 
 // No text in the part: an empty sample, and no endless search.
-TEST_F(SegmentData, WhereThereIsNoText) {
+TEST_F(SegmentChoice, WhereThereIsNoText) {
   const auto empty = corpus("empty.h5", {" ", " ", " ", " "}, false);
   ASSERT_EQ(empty->token_count(), 4);
   const MaskedRules rules = segment_rules(64, Pairs::none);

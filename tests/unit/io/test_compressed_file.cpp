@@ -173,7 +173,7 @@ TEST_P(CompressedFile, TakesBoundedMemory) {
   EXPECT_LT(peak_process_bytes() - before, std::int64_t{16} << 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, CompressedFile,
+INSTANTIATE_TEST_SUITE_P(CompressedFile, CompressedFile,
                          ::testing::Values(Compression::gzip, Compression::zstd),
                          [](const auto& info) {
                            return std::string(io::name_of(info.param));
