@@ -518,7 +518,8 @@ def parse_arguments(words=None):
     parser.add_argument("--compute", default="fp32",
                         help="types that Trireme computes in, each in a run of its own: "
                         "fp32,bf16,fp16")
-    parser.add_argument("--case", choices=sorted(CASES), default="gpt2_124m_4x256")
+    parser.add_argument("--case", choices=sorted(CASES), default="gpt2_124m_4x256",
+                        metavar="CASE", help="of perf/cases, without .yaml")
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=2, help="counted steps of a turn")

@@ -601,9 +601,8 @@ TEST_F(DryRun, RanksAndWhatIsNotTrainedYet) {
 TEST_F(DryRun, ValidButNotTrainable) {
   EXPECT_EQ(dry_run({deck()})["trainable"], true);
   EXPECT_EQ(dry_run({deck()})["not_trainable"], json::array());
-  for (const char* key_value :
-       {"model.bias=false", "model.norm=rmsnorm", "model.kv_heads=2",
-        "model.position=relative", "model.kind=t5"}) {
+  for (const char* key_value : {"model.bias=false", "model.norm=rmsnorm",
+                                "model.kv_heads=2", "model.position=relative"}) {
     const std::string setting = key_value;
     SCOPED_TRACE(setting);
     const std::string key = setting.substr(0, setting.find('='));
@@ -616,7 +615,7 @@ TEST_F(DryRun, ValidButNotTrainable) {
     EXPECT_EQ(result["not_trainable"][0]["key"], key);
     EXPECT_EQ(result["not_trainable"][0]["value"], value);
     EXPECT_NE(result["not_trainable"][0]["reason"], "");
-    const bool is_known = value != "relative" && value != "t5";
+    const bool is_known = value != "relative";
     EXPECT_EQ(result["parameters"].is_null(), !is_known);
     EXPECT_EQ(result["flops"].is_null(), !is_known);
     if (!is_known) {

@@ -167,15 +167,21 @@ TEST_F(Screens, Results) {
 
 // The text in the script, with its names filled in.
 TEST_F(Screens, AdviceOfTheQuickstart) {
-  const RunResult advice =
-      run({"/bin/bash", "-c",
-           "bold='' plain=''; eval \"$(sed -n -e '/^trireme=/p;/^run=/p' -e "
-           "'/^build=/p;/^next_steps()/,/^}/p' \"$0\")\"; next_steps",
-           source_file("quickstart")});
-  ASSERT_EQ(advice.status, 0) << advice.err;
-  EXPECT_THAT(advice.out, HasSubstr("What to look at next"));
-  EXPECT_THAT(advice.out, HasSubstr("--checkpoint runs/quickstart \\\n"));
-  expect_fits(advice.out);
+  for (const std::string model : {"gpt", "bert", "t5"}) {
+    const RunResult advice =
+        run({"/bin/bash", "-c",
+             "bold='' plain='' model=$1; eval \"$(sed -n -e "
+             "'/^trireme=/p;/^name=/p;/^\\[\\[ $model == gpt/p' -e "
+             "'/^deck=/p;/^data=/p;/^run=/p;/^build=/p' -e "
+             "'/^more_of_kind()/,/^}/p;/^next_steps()/,/^}/p' \"$0\")\"; next_steps",
+             source_file("quickstart"), model});
+    ASSERT_EQ(advice.status, 0) << advice.err;
+    EXPECT_THAT(advice.out, HasSubstr("What to look at next"));
+    const std::string run = model == "gpt" ? "quickstart" : "quickstart-" + model;
+    EXPECT_THAT(advice.out, HasSubstr("runs/" + run + "/train.jsonl"));
+    EXPECT_THAT(advice.out, HasSubstr("inputs/" + run + ".yaml"));
+    expect_fits(advice.out);
+  }
   const RunResult help = run({"/bin/bash", source_file("quickstart"), "--help"});
   EXPECT_THAT(help.out, HasSubstr("./quickstart --again"));
   expect_fits(help.out);

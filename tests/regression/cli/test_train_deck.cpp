@@ -80,8 +80,8 @@ TEST_F(TrainDeck, RanksThatNoGridFits) {
 }
 
 TEST_F(TrainDeck, WhatIsNotThereYetIsSaid) {
-  expect_refused(train({"model.norm=rmsnorm", "model.kind=bert"}),
-                 {"model.norm", "model.kind", "not supported by training yet"});
+  expect_refused(train({"model.norm=rmsnorm", "model.bias=false"}),
+                 {"model.norm", "model.bias", "not supported by training yet"});
   expect_refused(train({"parallel.tensor=2"}), {"2 ranks", "tensor 2"});
 }
 
