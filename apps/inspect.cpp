@@ -1,9 +1,11 @@
 // apps/inspect.cpp — `trireme inspect`: what a corpus, a checkpoint or a run holds, and
-// whether it is whole. check/inspection.hpp finds out, inspection_text.cpp words it.
+// whether it is whole. check/inspection.hpp finds out, inspection_text.cpp words it;
+// samples of a corpus are of check/samples.hpp.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@
 #include "apps/subcommands.hpp"
 #include "base/error.hpp"
 #include "check/inspection.hpp"
+#include "check/samples.hpp"
 #include "ckpt/verify.hpp"
 #include "comm/on_ranks.hpp"
 #include "io/files.hpp"
@@ -31,6 +34,8 @@ struct InspectOptions {
   std::string path;
   std::string json;
   bool verify = false, deck = false;
+  std::int64_t show = 0;  // samples
+  std::string model_deck;
 };
 
 // What the system does not read may be whole.
@@ -46,10 +51,31 @@ int report(const Json& json) {
   return kDamaged;
 }
 
+// Null of a corpus that is damaged, which is said by who looks at all of it. Files are
+// not read for long before a wrong deck is refused.
+Json samples_of(const InspectOptions& options) {
+  const Json found =
+      io::parse_json<Json>(check::inspect(options.path, ckpt::Depth::sizes));
+  const bool is_run = found["kind"] == "run" || found["kind"] == "checkpoint";
+  TRIREME_REQUIRE_INPUT(found["kind"] == "corpus",
+                        "'{}' is not a corpus, and --show makes samples of one: {}",
+                        options.path,
+                        is_run ? "give a corpus (data.train of the run's deck), and "
+                                 "--model-deck with that deck (deck.yaml of the run)"
+                               : "`trireme tokenize` makes a corpus");
+  if (!found["problems"].empty()) return nullptr;
+  return check::first_samples(options.path, options.show, options.model_deck);
+}
+
 int inspect(const InspectOptions& options) {
+  const Json samples = options.show > 0 ? samples_of(options) : nullptr;
   const auto depth = options.verify ? ckpt::Depth::checksums : ckpt::Depth::sizes;
-  const std::string text = check::inspect(options.path, depth);
-  const Json json = io::parse_json<Json>(text);
+  std::string text = check::inspect(options.path, depth);
+  Json json = io::parse_json<Json>(text);
+  if (!samples.is_null()) {
+    json["samples"] = samples;
+    text = io::json_text(json, 1) + "\n";
+  }
   if (!options.json.empty()) io::write_file(options.json, text);
   const Json& problems = json["problems"];
   if (options.deck) {
@@ -72,6 +98,7 @@ int inspect(const InspectOptions& options) {
   } else {
     fmt::print("  Verified: all checksums hold, and all numbers are finite.\n");
   }
+  if (!samples.is_null()) fmt::print("\n{}", check::samples_text(samples));
   return 0;
 }
 
@@ -84,7 +111,7 @@ void add_inspect(CommandLine& line) {
       "Show what a corpus, a checkpoint or a run holds, and whether it is whole",
       [options](comm::Environment& environment) {
         const std::string status = comm::on_first_rank(*environment.world(), [&] {
-          require_output(options->json, {options->path});
+          require_output(options->json, {options->path, options->model_deck});
           try {
             return std::to_string(inspect(*options));
           } catch (const std::system_error& error) {
@@ -101,8 +128,22 @@ void add_inspect(CommandLine& line) {
       ->required();
   command.add_flag("--verify", options->verify,
                    "read everything and check its checksums; status 2 where one fails");
-  command.add_flag("--deck", options->deck,
-                   "print the deck of a checkpoint or a run, and nothing else");
+  CLI::Option* const deck =
+      command.add_flag("--deck", options->deck,
+                       "print the deck of a checkpoint or a run, and nothing else");
+  CLI::Option* const show =
+      command
+          .add_option("--show", options->show,
+                      "of a corpus also the first N samples of training on it, as the "
+                      "model sees them: a GPT of 64 positions, or that of --model-deck")
+          ->type_name("N")
+          ->check(CLI::Range(1, 1 << 20))
+          ->excludes(deck);
+  command
+      .add_option("--model-deck", options->model_deck,
+                  "the deck by whose rules samples are made; of a run: its deck.yaml")
+      ->type_name("DECK")
+      ->needs(show);
   command.add_option("--json", options->json, "also write what is shown to this file");
 }
 

@@ -1,9 +1,11 @@
 // data/sample_text.cpp — see sample_text.hpp.
 //
-// What a batch has is printed, and nothing is made anew from the corpus: so a mistake
-// between a maker's sample and the model's fields is seen here, too. All numbers are
-// taken as double, which holds every int32 and float, so that one way of listing them
-// does for all fields. For example, positions that begin anew are "0 ... 5, 0 ... 9".
+// What a maker writes into the fields is printed, and nothing is made anew from the
+// corpus: so a mistake between its sample and the model's fields is seen here, too. All
+// numbers are taken as double, which holds every int32 and float, so that one way of
+// listing them does for all fields. No Batch is filled, whose memory is Kokkos': who
+// looks at a corpus computes nothing, and begins without. For example, positions that
+// begin anew are "0 ... 5, 0 ... 9".
 #include "data/sample_text.hpp"
 
 #include <fmt/format.h>
@@ -69,9 +71,30 @@ std::string runs_text(std::span<const double> values) {
 
 class SampleWriter {
  public:
-  SampleWriter(const BatchSpec& spec, const Batch& batch, index_t column,
+  SampleWriter(const BatchSpec& spec, SampleMaker& maker, index_t position,
                const Tokenizer& tokenizer)
-      : spec_(spec), batch_(batch), column_(column), tokenizer_(tokenizer) {}
+      : spec_(spec), tokenizer_(tokenizer) {
+    std::vector<std::vector<std::int32_t>> numbers(spec.fields.size());
+    std::vector<std::vector<float>> weights(spec.fields.size());
+    std::vector<SampleColumn> columns;
+    for (std::size_t i = 0; i < spec.fields.size(); ++i) {
+      const FieldSpec& field = spec.fields[i];
+      const index_t rows = spec.elements(field, 1);
+      const bool has_weights = field.type() == DType::float32;
+      const auto count = static_cast<std::size_t>(rows);
+      numbers[i].resize(has_weights ? 0 : count);
+      weights[i].resize(has_weights ? count : 0);
+      void* const data = has_weights ? static_cast<void*>(weights[i].data())
+                                     : static_cast<void*>(numbers[i].data());
+      columns.push_back({field.name, {data, 1, rows, field.type()}});
+    }
+    maker.make(position, columns);
+    for (std::size_t i = 0; i < spec.fields.size(); ++i) {
+      std::vector<double>& values = values_.emplace_back();
+      values.assign(numbers[i].begin(), numbers[i].end());
+      values.insert(values.end(), weights[i].begin(), weights[i].end());
+    }
+  }
 
   std::string text() const {
     std::size_t width = 0;
@@ -91,19 +114,9 @@ class SampleWriter {
   }
 
  private:
-  std::vector<double> values_of(const FieldSpec& field) const {
-    std::vector<double> values;
-    const auto take = [&](const auto& elements) {
-      for (std::size_t row = 0; row < elements.extent(0); ++row) {
-        values.push_back(static_cast<double>(elements(row, column_)));
-      }
-    };
-    if (field.type() == DType::float32) {
-      take(batch_.field<float>(field.name));
-    } else {
-      take(batch_.field<std::int32_t>(field.name));
-    }
-    return values;
+  // Of a field of the spec.
+  const std::vector<double>& values_of(const FieldSpec& field) const {
+    return values_.at(static_cast<std::size_t>(&field - spec_.fields.data()));
   }
 
   // Positions of a stream that are no padding.
@@ -121,7 +134,7 @@ class SampleWriter {
     std::vector<double> rows;
     for (const FieldSpec& field : spec_.fields) {
       if (field.holds != Holds::rows || field.rows_of != stream) continue;
-      const std::vector<double> more = values_of(field);
+      const std::vector<double>& more = values_of(field);
       rows.insert(rows.end(), more.begin(), more.end());
     }
     return rows;
@@ -135,7 +148,7 @@ class SampleWriter {
   }
 
   std::string text_of_field(const FieldSpec& field) const {
-    const std::vector<double> values = values_of(field);
+    const std::vector<double>& values = values_of(field);
     if (field.holds != Holds::words || field.per == Per::sample) return runs_text(values);
     return are_apart(field.stream) ? list_of_words(values)
                                    : text_of_words(field.stream, values);
@@ -170,16 +183,15 @@ class SampleWriter {
   }
 
   const BatchSpec& spec_;
-  const Batch& batch_;
-  index_t column_;
   const Tokenizer& tokenizer_;
+  std::vector<std::vector<double>> values_;  // of each field
 };
 
 }  // namespace
 
-std::string sample_text(const BatchSpec& spec, const Batch& batch, index_t column,
+std::string sample_text(const BatchSpec& spec, SampleMaker& maker, index_t position,
                         const Tokenizer& tokenizer) {
-  return SampleWriter(spec, batch, column, tokenizer).text();
+  return SampleWriter(spec, maker, position, tokenizer).text();
 }
 
 }  // namespace trireme::data

@@ -17,14 +17,14 @@
 #include <string>
 
 #include "base/types.hpp"
-#include "data/batch.hpp"
+#include "data/sample_maker.hpp"
 #include "data/tokenizer.hpp"
 #include "tensor/batch_spec.hpp"
 
 namespace trireme::data {
 
-// Lines with their ends. The batch has all fields of the spec, and this column.
-std::string sample_text(const BatchSpec& spec, const Batch& batch, index_t column,
+// The sample at this position of a run, of all fields of the spec. Lines with their ends.
+std::string sample_text(const BatchSpec& spec, SampleMaker& maker, index_t position,
                         const Tokenizer& tokenizer);
 
 }  // namespace trireme::data

@@ -47,9 +47,7 @@ std::vector<double> ids_of(const Tokenizer& tokenizer, std::string_view text,
 }
 
 std::string shown(const BatchSpec& spec, FixedMaker maker, const Tokenizer& tokenizer) {
-  Batch batch(spec, 2);
-  batch.fill(maker, 0, 2);
-  return sample_text(spec, batch, 1, tokenizer);
+  return sample_text(spec, maker, 1, tokenizer);
 }
 
 TEST(SampleText, OfNextTokens) {
