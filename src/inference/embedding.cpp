@@ -20,15 +20,13 @@
 #include <span>
 
 #include "base/error.hpp"
-#include "base/types.hpp"
 #include "comm/on_ranks.hpp"
 #include "comm/process_groups.hpp"
 #include "data/token_model.hpp"
+#include "data/vector_file.hpp"
 #include "inference/framed_texts.hpp"
 #include "inference/model_loader.hpp"
 #include "inference/text_lines.hpp"
-#include "io/atomic_file.hpp"
-#include "io/hdf5.hpp"
 #include "model/blueprint.hpp"
 #include "step/output_pass.hpp"
 
@@ -58,46 +56,20 @@ std::vector<T> values_of(std::string_view bytes) {
   return values;
 }
 
-// The file that the vectors go to.
-class VectorFile {
- public:
-  VectorFile(const EmbedOptions& options, const LoadedModel& model,
-             const TextLines& lines)
-      : path_(options.out), file_(io::H5File::create(path_.temporary())) {
-    const index_t n = lines.size();
-    vectors_ =
-        file_.make_dataset("embeddings", dtype_of<Number>, {n, model.deck.model.hidden});
-    tokens_ = file_.make_dataset("tokens", dtype_of<std::int32_t>, {n});
-    io::H5Dataset offsets = file_.make_dataset("offsets", dtype_of<std::int64_t>, {n});
-    std::vector<std::int64_t> begins;
-    for (index_t i = 0; i < n; ++i) begins.push_back(lines.offset(i));
-    offsets.write(begins);
-    file_.set_attribute<std::string>("model", model.path.string());
-    file_.set_attribute<std::int64_t>("step", model.training.step);
-    file_.set_attribute<std::string>("texts", options.texts);
-    file_.set_attribute<std::string>("pool", std::string(name_of(options.pool)));
-    file_.set_attribute<std::int64_t>("normalize", options.normalize ? 1 : 0);
-    file_.set_attribute<std::string>("tokenizer", model.tokenizer->model().description());
-    file_.set_attribute<std::int64_t>("sequence", model.deck.model.sequence);
-  }
-
-  void write(index_t first, const std::vector<Number>& vectors,
-             const std::vector<std::int32_t>& tokens) {
-    const index_t rows = std::ssize(tokens);
-    vectors_->write_rows(first, rows, vectors.data(), vectors.size() * sizeof(Number));
-    tokens_->write_rows(first, rows, tokens.data(), tokens.size() * sizeof(std::int32_t));
-  }
-  void commit(index_t cut) {
-    file_.set_attribute<std::int64_t>("cut_texts", cut);
-    file_.close();
-    path_.commit();
-  }
-
- private:
-  io::AtomicFile path_;
-  io::H5File file_;
-  std::optional<io::H5Dataset> vectors_, tokens_;
-};
+// The file that the vectors go to, with what they are of.
+void open_vectors(std::optional<data::VectorFile>& file, const EmbedOptions& options,
+                  const LoadedModel& model, const TextLines& lines) {
+  std::vector<std::int64_t> offsets;
+  for (index_t i = 0; i < lines.size(); ++i) offsets.push_back(lines.offset(i));
+  file.emplace(options.out, model.deck.model.hidden, offsets);
+  file->set<std::string>("model", model.path.string());
+  file->set<std::int64_t>("step", model.training.step);
+  file->set<std::string>("texts", options.texts);
+  file->set<std::string>("pool", std::string(name_of(options.pool)));
+  file->set<std::int64_t>("normalize", options.normalize ? 1 : 0);
+  file->set<std::string>("tokenizer", model.tokenizer->model().description());
+  file->set<std::int64_t>("sequence", model.deck.model.sequence);
+}
 
 // The texts [first, end) of a file, as all ranks know them.
 struct Round {
@@ -259,8 +231,8 @@ EmbedSummary embed(const EmbedOptions& options, comm::Communicator& world, Log& 
                                  options.overrides, model::Use::vectors);
   Embedder embedder(options, world, model, lines);
   embedder.check_lines();
-  std::optional<VectorFile> file;
-  comm::on_first_rank(world, [&] { file.emplace(options, model, lines); });
+  std::optional<data::VectorFile> file;
+  comm::on_first_rank(world, [&] { open_vectors(file, options, model, lines); });
   for (index_t first = 0; first < lines.size(); first += embedder.texts_of_round()) {
     const Round round = embedder.read(first);
     const std::vector<Number> vectors = embedder.run(round);
@@ -281,7 +253,10 @@ EmbedSummary embed(const EmbedOptions& options, comm::Communicator& world, Log& 
       .blank_lines = lines.blank_lines(),
       .tokens = world.all_reduce(embedder.tokens()),
       .replaced_sequences = world.all_reduce(embedder.replaced_sequences())};
-  comm::on_first_rank(world, [&] { file->commit(summary.cut); });
+  comm::on_first_rank(world, [&] {
+    file->set<std::int64_t>("cut_texts", summary.cut);
+    file->commit();
+  });
   return summary;
 }
 
