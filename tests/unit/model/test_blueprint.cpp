@@ -102,11 +102,11 @@ TEST(BlueprintUse, OfABert) {
   const index_t all = make_blueprint(bert).parameter_count();
   const index_t pairs = 33 * 32 + 33 * 2, words = 33 * 32 + 2 * 32 + 101;
   const Blueprint vectors = make_blueprint(bert, Use::vectors);
-  EXPECT_EQ(vectors.output()->columns, 2 * 32);
-  EXPECT_EQ(vectors.output()->per, Per::sample);
+  EXPECT_EQ(vectors.output()->output->columns, 2 * 32);
+  EXPECT_EQ(vectors.output()->output->per, Per::sample);
   EXPECT_EQ(vectors.parameter_count(), all - pairs - words);
   const Blueprint filled = make_blueprint(bert, Use::words);
-  EXPECT_EQ(filled.output()->columns, 101);
+  EXPECT_EQ(filled.output()->output->columns, 101);
   EXPECT_EQ(filled.parameter_count(), all - pairs);
   EXPECT_EQ(filled.fields_of(filled.whole()).size(), 5u);
   EXPECT_THAT(test::message_of<InputError>([&] { make_blueprint(bert, Use::text); }),
