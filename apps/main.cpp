@@ -38,7 +38,8 @@ bool is_dry(int argc, char** argv) {
 bool has_teams(int argc, char** argv) {
   if (argc < 2) return false;
   const std::string_view subcommand = argv[1];
-  for (const char* name : {"train", "generate", "evaluate", "selftest"}) {
+  for (const char* name :
+       {"train", "generate", "evaluate", "embed", "fill", "selftest"}) {
     if (subcommand == name) return true;
   }
   return subcommand == "plan" && has_option(argc, argv, "--measure");
@@ -73,6 +74,8 @@ std::optional<int> parse(apps::CommandLine& line, int argc, char** argv, bool sp
   apps::add_convert(line);
   apps::add_generate(line);
   apps::add_evaluate(line);
+  apps::add_embed(line);
+  apps::add_fill(line);
   apps::add_jobscript(line);
   apps::add_plan(line);
   apps::add_selftest(line);

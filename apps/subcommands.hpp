@@ -12,7 +12,9 @@ void add_tokenize(CommandLine& line);
 // The command line as it was typed: for the run's environment.json and for its advice.
 void add_train(CommandLine& line, int argc, char** argv);
 void add_convert(CommandLine& line);
+void add_embed(CommandLine& line);
 void add_evaluate(CommandLine& line);
+void add_fill(CommandLine& line);
 void add_generate(CommandLine& line);
 void add_jobscript(CommandLine& line);
 void add_plan(CommandLine& line);

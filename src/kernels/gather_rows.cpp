@@ -143,10 +143,23 @@ void mean_rows(const Exec& exec, View1<const std::int32_t> lengths, View2<const 
       });
 }
 
+template <class T>
+void copy_rows_as_float(const Exec& exec, View2<const T> x, View2<float> y) {
+  const auto rows = static_cast<index_t>(x.extent(0));
+  const auto columns = static_cast<index_t>(x.extent(1));
+  require_extents("copy_rows_as_float", "y", y, rows, columns);
+  launch(
+      exec, {"trireme::kernels::copy_rows_as_float", {.bytes = bytes_of(x, y)}},
+      rows * columns, KOKKOS_LAMBDA(const index_t i) {
+        y(i / columns, i % columns) = static_cast<float>(x(i / columns, i % columns));
+      });
+}
+
 #define TRIREME_INSTANTIATE(T)                                        \
   template decltype(gather_rows_forward<T>) gather_rows_forward<T>;   \
   template decltype(gather_rows_backward<T>) gather_rows_backward<T>; \
-  template decltype(mean_rows<T>) mean_rows<T>;
+  template decltype(mean_rows<T>) mean_rows<T>;                       \
+  template decltype(copy_rows_as_float<T>) copy_rows_as_float<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -38,6 +38,11 @@ template <class T>
 void mean_rows(const Exec& exec, View1<const std::int32_t> lengths, View2<const T> x,
                View2<T> y);
 
+// y = x, as numbers that leave the model. Rows of both may be further apart than they are
+// long.
+template <class T>
+void copy_rows_as_float(const Exec& exec, View2<const T> x, View2<float> y);
+
 }  // namespace trireme::kernels
 
 #endif  // TRIREME_KERNELS_GATHER_ROWS_HPP_

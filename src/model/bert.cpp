@@ -112,50 +112,92 @@ BlockSpec pair_head_spec(const Architecture& a, const Border& hidden) {
           .objective = kPairs};
 }
 
-BlockSpec masked_head_spec(const Architecture& a) {
+// One without a loss gives its logits.
+BlockSpec masked_words_spec(const Architecture& a) {
   const index_t dense = a.hidden * (a.hidden + 1);
   const auto weights = static_cast<double>((a.hidden + a.vocab) * a.hidden);
-  return {.kind = "masked_head",
+  return {.kind = "masked_words",
           .name = "masked_head",
           .border = {},
           .reads = {"hidden"},
           .makes = {},
-          .fields = {"masked_positions", "masked_labels", "masked_weights"},
+          .fields = {"masked_positions"},
           .table = "embedding/word",
           .stream = kPredictions,
           .parameters = dense + norm_parameters(a) + a.vocab,
           .products = {{.flops = 2.0 * weights, .stream = kPredictions}},
-          .objective = kMasked,
-          .gradients_in_forward = true};
+          .output = {{.columns = a.vocab}}};
 }
 
-}  // namespace
+BlockSpec masked_head_spec(const Architecture& a) {
+  BlockSpec block = masked_words_spec(a);
+  block.kind = "masked_head";
+  block.fields.insert(block.fields.end(), {"masked_labels", "masked_weights"});
+  block.objective = kMasked;
+  block.output = {};
+  block.gradients_in_forward = true;
+  return block;
+}
 
-Blueprint bert_blueprint(const Architecture& a) {
+BlockSpec pool_spec(const Architecture& a) {
+  return {.kind = "pool",
+          .name = "pool",
+          .border = {},
+          .reads = {"hidden"},
+          .makes = {},
+          .fields = {"lengths"},
+          .output = {{.columns = 2 * a.hidden, .per = Per::sample}}};
+}
+
+// What is read in use is one text, and one document.
+Architecture of_one_text(Architecture architecture) {
+  architecture.binary_head = false;
+  architecture.within_documents = false;
+  return architecture;
+}
+
+void add_encoder(Blueprint& blueprint) {
+  const Architecture& a = blueprint.architecture;
   const Border hidden = {{"hidden", kText, a.hidden}};
-  Blueprint blueprint{.architecture = a,
-                      .batch = bert_batch(a),
-                      .objectives = {{.name = "masked words",
-                                      .mask = "masked_weights",
-                                      .labels = "masked_labels"}},
-                      .vocabulary = "embedding/word"};
-  if (a.binary_head) {
-    blueprint.objectives.push_back({.name = "segment pairs", .mask = "pair_weights"});
-  }
   blueprint.blocks.push_back(embedding_spec(a, hidden));
   for (index_t layer = 0; layer < a.layers; ++layer) {
     blueprint.blocks.push_back(layer_spec(a, hidden, layer));
   }
-  if (!is_post(a)) {
-    blueprint.blocks.push_back({.kind = "norm",
-                                .name = "final_norm",
-                                .border = hidden,
-                                .reads = {"hidden"},
-                                .makes = {"hidden"},
-                                .parameters = norm_parameters(a)});
+  if (is_post(a)) return;
+  blueprint.blocks.push_back({.kind = "norm",
+                              .name = "final_norm",
+                              .border = hidden,
+                              .reads = {"hidden"},
+                              .makes = {"hidden"},
+                              .parameters = norm_parameters(a)});
+}
+
+void add_heads(Blueprint& blueprint) {
+  const Architecture& a = blueprint.architecture;
+  blueprint.objectives = {
+      {.name = "masked words", .mask = "masked_weights", .labels = "masked_labels"}};
+  if (a.binary_head) {
+    blueprint.objectives.push_back({.name = "segment pairs", .mask = "pair_weights"});
+    blueprint.blocks.push_back(pair_head_spec(a, {{"hidden", kText, a.hidden}}));
   }
-  if (a.binary_head) blueprint.blocks.push_back(pair_head_spec(a, hidden));
   blueprint.blocks.push_back(masked_head_spec(a));
+}
+
+}  // namespace
+
+Blueprint bert_blueprint(const Architecture& architecture, Use use) {
+  const bool has_output = use == Use::vectors || use == Use::words;
+  const Architecture a = has_output ? of_one_text(architecture) : architecture;
+  Blueprint blueprint{
+      .architecture = a, .batch = bert_batch(a), .vocabulary = "embedding/word"};
+  add_encoder(blueprint);
+  if (use == Use::vectors) {
+    blueprint.blocks.push_back(pool_spec(a));
+  } else if (use == Use::words) {
+    blueprint.blocks.push_back(masked_words_spec(a));
+  } else {
+    add_heads(blueprint);
+  }
   blueprint.tables.push_back({.name = "embedding/word",
                               .unit = "embedding",
                               .rows = a.vocab,

@@ -9,6 +9,11 @@
 //
 //   (1) model.norm_placement: pre   (2) model.binary_head: true
 // Logits are computed at the masked positions alone, which are a stream of their own.
+//
+// A sample of a model that is used (model::Use) is one text, without a second segment:
+// behind the layers stands, in the place of both heads, `pool` for vectors, which gives
+// the mean of a text's rows and then the row of its first position, (b, 2 h); or for
+// words the masked head, which gives its logits.
 #ifndef TRIREME_MODEL_BERT_HPP_
 #define TRIREME_MODEL_BERT_HPP_
 
@@ -17,7 +22,7 @@
 
 namespace trireme::model {
 
-Blueprint bert_blueprint(const Architecture& architecture);
+Blueprint bert_blueprint(const Architecture& architecture, Use use);
 Facts bert_facts(const Architecture& architecture);
 
 }  // namespace trireme::model

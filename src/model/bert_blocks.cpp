@@ -1,22 +1,28 @@
 // model/bert_blocks.cpp — BERT's two heads as blocks: the masked words, and whether a
-// pair of segments is what it seems.
+// pair of segments is what it seems; and what stands in their place where a trained model
+// is used.
 //
-// Both read the last layer's output, from which each takes a few rows. Its gradient is
-// written by the one behind which it ends, with zeros for the rows that nobody took, and
-// the other adds its few rows to that.
+// Both heads read the last layer's output, from which each takes a few rows. Its gradient
+// is written by the one behind which it ends, with zeros for the rows that nobody took,
+// and the other adds its few rows to that.
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/timers.hpp"
 #include "base/types.hpp"
+#include "kernels/gather_rows.hpp"
 #include "kernels/step_state.hpp"
 #include "model/block.hpp"
 #include "model/layer_blocks.hpp"
 #include "model/word_blocks.hpp"
 #include "nn/layer_form.hpp"
+#include "nn/mappings.hpp"
 #include "nn/masked_head.hpp"
 #include "nn/pair_head.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::model {
 
@@ -151,6 +157,72 @@ class PairHeadBlock final : public Block<T> {
   std::vector<Slot> slots_;
 };
 
+// A block of a model that is made for its output has no other pass.
+template <class T>
+class OutputBlock : public Block<T> {
+ public:
+  void set_slot_count(int) override {}
+  void backward_input(const nn::Context&, int, const Tensors<T>&, const Tensors<T>&,
+                      WeightPass) override {
+    throw Error("the output of a model has no gradient");
+  }
+  void backward_weight(const nn::Context&, int) override {}
+  std::string locate_non_finite(const nn::Context&, const FiniteCheck<T>&,
+                                int) const override {
+    return {};  // whoever takes the output looks at it
+  }
+};
+
+// Vectors of texts: of each the mean of its rows, and then its first row.
+template <class T>
+class PoolBlock final : public OutputBlock<T> {
+ public:
+  explicit PoolBlock(const Making<T>& making)
+      : lengths_(making.blueprint.batch.field("lengths")) {}
+
+  void forward(const nn::Context& context, int, const Tensors<T>& in,
+               const Tensors<T>&) override {
+    const ComponentRegion region(context.exec.timers(), Component::head);
+    const ArenaScope scope(context.scratch);
+    const auto x =
+        nn::gather_rows(context, nn::as_const(in[0]), context.scratch, "rows of texts");
+    const index_t b = context.samples(), h = static_cast<index_t>(x.extent(1));
+    const auto mean = context.scratch.matrix<T>(Category::hidden, b, h);
+    kernels::mean_rows<T>(context.exec, context.ids(lengths_), x, mean);
+    const auto columns = [&](index_t begin) {
+      return View2<float>(Kokkos::subview(context.output, Kokkos::ALL,
+                                          std::pair<index_t, index_t>(begin, begin + h)));
+    };
+    kernels::copy_rows_as_float<T>(context.exec, nn::as_const(mean), columns(0));
+    const View2<const T> first(x.data(), extent(b), x.extent(1));
+    kernels::copy_rows_as_float<T>(context.exec, first, columns(h));
+  }
+
+ private:
+  std::size_t lengths_;  // field
+};
+
+// Logits of all words at some positions.
+template <class T>
+class MaskedWordsBlock final : public OutputBlock<T> {
+ public:
+  explicit MaskedWordsBlock(const Making<T>& making)
+      : positions_(making.blueprint.batch.field("masked_positions")),
+        head_(begin_unit_of_block(making), making.spec().name,
+              masked_head_form(making.blueprint.architecture), making.words()) {}
+
+  void forward(const nn::Context& context, int, const Tensors<T>& in,
+               const Tensors<T>&) override {
+    const ComponentRegion region(context.exec.timers(), Component::head);
+    typename nn::MaskedHead<T>::Saved unused;
+    head_.give_logits(context, in[0], context.ids(positions_), unused);
+  }
+
+ private:
+  std::size_t positions_;  // field
+  nn::MaskedHead<T> head_;
+};
+
 }  // namespace
 
 template <class T>
@@ -158,6 +230,8 @@ std::unique_ptr<Block<T>> make_bert_block(const Making<T>& making) {
   const std::string& kind = making.spec().kind;
   if (kind == "masked_head") return std::make_unique<MaskedHeadBlock<T>>(making);
   if (kind == "pair_head") return std::make_unique<PairHeadBlock<T>>(making);
+  if (kind == "pool") return std::make_unique<PoolBlock<T>>(making);
+  if (kind == "masked_words") return std::make_unique<MaskedWordsBlock<T>>(making);
   return nullptr;
 }
 

@@ -324,12 +324,12 @@ namespace {
 // The one dispatch on the kind of model. A kind that has other uses than to be trained
 // and to continue texts makes their blocks by `use`; the list of one that has not stays
 // as it is, and require_use() sees it.
-Blueprint blueprint_of_kind(const Architecture& architecture, Use /*use*/) {
+Blueprint blueprint_of_kind(const Architecture& architecture, Use use) {
   switch (architecture.kind) {
     case ModelKind::gpt:
       return gpt_blueprint(architecture);
     case ModelKind::bert:
-      return bert_blueprint(architecture);
+      return bert_blueprint(architecture, use);
     case ModelKind::t5:
       return t5_blueprint(architecture);
   }

@@ -4,7 +4,6 @@
 #include "base/error.hpp"
 #include "comm/group.hpp"
 #include "kernels/reductions.hpp"
-#include "tensor/arena.hpp"
 
 namespace trireme::nn {
 
@@ -26,9 +25,9 @@ MaskedHead<T>::MaskedHead(const Builder<T>& builder, const std::string& name,
 }
 
 template <class T>
-void MaskedHead<T>::forward(const Context& context, View2<const T> x,
-                            const Fields& fields, View1<double> totals,
-                            Saved& saved) const {
+View2<const T> MaskedHead<T>::transform(const Context& context, View2<const T> x,
+                                        View1<const std::int32_t> positions, Arena& arena,
+                                        Saved& saved) const {
   const index_t rows = context.rows(), h = form_.hidden;
   const index_t text_rows = context.on_stream(form_.text_stream).local_rows();
   TRIREME_REQUIRE(static_cast<index_t>(x.extent(0)) == text_rows &&
@@ -39,7 +38,7 @@ void MaskedHead<T>::forward(const Context& context, View2<const T> x,
   saved.gathered = kept.matrix<T>(Category::hidden, rows, h);
   saved.pre_activation = kept.matrix<T>(Category::hidden, rows, h);
   saved.activation = kept.matrix<T>(Category::hidden, rows, h);
-  kernels::gather_rows_forward<T>(context.exec, picked(context, fields), x,
+  kernels::gather_rows_forward<T>(context.exec, picked(context, positions), x,
                                   saved.gathered);
   if (context.on_stream(form_.text_stream).sequence_parallel()) {
     context.groups.tensor->all_reduce(context.exec, comm::span_of(saved.gathered),
@@ -47,13 +46,27 @@ void MaskedHead<T>::forward(const Context& context, View2<const T> x,
   }
   dense_.forward_activated(context, as_const(saved.gathered), form_.activation,
                            saved.pre_activation, saved.activation);
-  // Where gradients are taken, those of the norm's output are kept, and that is not.
-  const ArenaScope scope(context.scratch);
-  Arena& arena = context.takes_gradients() ? context.scratch : kept;
   const auto normed = arena.matrix<T>(Category::norm, rows, h);
   norm_.forward(context, as_const(saved.activation), normed, saved.norm);
-  words_.forward(context, as_const(normed), fields.labels, fields.mask, totals,
-                 saved.words);
+  return normed;
+}
+
+template <class T>
+void MaskedHead<T>::forward(const Context& context, View2<const T> x,
+                            const Fields& fields, View1<double> totals,
+                            Saved& saved) const {
+  // Where gradients are taken, those of the norm's output are kept, and that is not.
+  const ArenaScope scope(context.scratch);
+  Arena& arena = context.takes_gradients() ? context.scratch : *context.saved;
+  const auto normed = transform(context, x, fields.positions, arena, saved);
+  words_.forward(context, normed, fields.labels, fields.mask, totals, saved.words);
+}
+
+template <class T>
+void MaskedHead<T>::give_logits(const Context& context, View2<const T> x,
+                                View1<const std::int32_t> positions, Saved& saved) const {
+  const ArenaScope scope(context.scratch);
+  words_.give_logits(context, transform(context, x, positions, context.scratch, saved));
 }
 
 template <class T>
@@ -72,7 +85,7 @@ void MaskedHead<T>::backward_input(const Context& context, const Fields& fields,
   const ArenaScope scope(context.scratch);
   const auto d_gathered = context.scratch.matrix<T>(Category::gradient, rows, h);
   dense_.backward_input(context, as_const(d_z), d_gathered);
-  kernels::gather_rows_backward<T>(context.exec, picked(context, fields),
+  kernels::gather_rows_backward<T>(context.exec, picked(context, fields.positions),
                                    as_const(d_gathered), accumulate, d_x);
 }
 

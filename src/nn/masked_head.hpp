@@ -22,6 +22,7 @@
 #include "nn/linear.hpp"
 #include "nn/norm.hpp"
 #include "nn/word_loss.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::nn {
 
@@ -61,6 +62,9 @@ class MaskedHead {
   // x: (local rows of the text, h). Totals and gradients as WordLoss::forward().
   void forward(const Context& context, View2<const T> x, const Fields& fields,
                View1<double> totals, Saved& saved) const;
+  // Logits of all words at the positions, as the model's output, and no loss.
+  void give_logits(const Context& context, View2<const T> x,
+                   View1<const std::int32_t> positions, Saved& saved) const;
   // The gradient of x: added to d_x, or written.
   void backward_input(const Context& context, const Fields& fields, const Saved& saved,
                       kernels::Accumulate accumulate, View2<T> d_x, Held& held) const;
@@ -74,10 +78,15 @@ class MaskedHead {
   index_t vocabulary_tp() const { return words_.vocabulary_tp(); }
 
  private:
-  kernels::PickedPositions picked(const Context& context, const Fields& fields) const {
-    return {fields.positions, context.samples(),
+  kernels::PickedPositions picked(const Context& context,
+                                  View1<const std::int32_t> positions) const {
+    return {positions, context.samples(),
             context.on_stream(form_.text_stream).sequence_begin()};
   }
+  // What the words are told from, (rows, h) in `arena`.
+  View2<const T> transform(const Context& context, View2<const T> x,
+                           View1<const std::int32_t> positions, Arena& arena,
+                           Saved& saved) const;
 
   MaskedHeadForm form_;
   ReplicatedLinear<T> dense_;

@@ -19,7 +19,9 @@
 #include "base/exec.hpp"
 #include "comm/group.hpp"
 #include "kernels/decode_linear.hpp"
+#include "kernels/gather_rows.hpp"
 #include "kernels/gemm.hpp"
+#include "kernels/initialize.hpp"
 #include "kernels/reductions.hpp"
 #include "nn/weight_gradients.hpp"
 #include "tensor/param_registry.hpp"
@@ -223,6 +225,28 @@ template <class T>
 void WordLoss<T>::logits(const Context& context, View2<const T> x,
                          View2<T> logits) const {
   make_logits(context.exec, x, logits);
+}
+
+template <class T>
+void WordLoss<T>::give_logits(const Context& context, View2<const T> x) const {
+  const ArenaScope scope(context.scratch);
+  const auto logits = context.scratch.matrix<T>(
+      Category::logits, static_cast<index_t>(x.extent(0)), vocabulary_tp());
+  make_logits(context.exec, x, logits);
+  const View2<float>& all = context.output;
+  const View2<float> own = Kokkos::subview(
+      all, Kokkos::ALL,
+      std::pair<index_t, index_t>(range_.begin, range_.begin + range_.valid_columns));
+  const bool is_shared = context.groups.tensor->size() > 1;
+  if (is_shared) {
+    kernels::fill<float>(context.exec, View1<float>(all.data(), all.size()), 0.0f);
+  }
+  kernels::copy_rows_as_float<T>(context.exec, as_const(without_padding(logits)), own);
+  // One rank has each word's, so that the sum is exact.
+  if (is_shared) {
+    context.groups.tensor->all_reduce(context.exec, comm::span_of(all), comm::Op::sum,
+                                      "logits of all words");
+  }
 }
 
 template <class T>

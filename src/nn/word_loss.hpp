@@ -63,6 +63,8 @@ class WordLoss {
 
   // Logits only: x (n, h) of any number of rows, all of them here, logits (n, v_tp).
   void logits(const Context& context, View2<const T> x, View2<T> logits) const;
+  // The same as the model's output, of all words on each rank of the tensor group.
+  void give_logits(const Context& context, View2<const T> x) const;
   void decode(const Context& context, const kernels::DecodeInput<T>& input,
               View2<T> logits) const;
   // Logits of a forward pass that took no gradients, once more, in `memory` (rows, v_tp);

@@ -33,6 +33,7 @@ constexpr Pattern kPatterns[] = {
     {"zero_runs", KernelKind::embedding},
     {"gather_rows", KernelKind::embedding},
     {"mean_rows", KernelKind::embedding},
+    {"copy_rows_as_float", KernelKind::embedding},
     {"gelu", KernelKind::activations},
     {"gated_", KernelKind::activations},
     {"relu", KernelKind::activations},

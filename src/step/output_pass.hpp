@@ -18,6 +18,9 @@
 
 namespace trireme::step {
 
+// What leaves a model is of this type, whatever that computes in.
+using OutputNumber = float;
+
 class OutputPass {
  public:
   OutputPass(index_t samples, index_t columns) : samples_(samples), columns_(columns) {}
@@ -28,8 +31,8 @@ class OutputPass {
   // as activations are. Valid until the next call. Fields that no block reads may be
   // null. Error where a stream is longer than the model's, or is to be split and does not
   // divide by the tensor group.
-  virtual std::span<const float> run(const HostBatch& batch, index_t samples,
-                                     std::span<const index_t> sequences) = 0;
+  virtual std::span<const OutputNumber> run(const HostBatch& batch, index_t samples,
+                                            std::span<const index_t> sequences) = 0;
 
   index_t samples() const { return samples_; }  // at most
   index_t columns() const { return columns_; }

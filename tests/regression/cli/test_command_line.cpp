@@ -16,9 +16,9 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-const std::vector<std::string> kCommands = {"train",   "tokenize", "inspect",
-                                            "convert", "generate", "evaluate",
-                                            "plan",    "selftest"};
+const std::vector<std::string> kCommands = {"train",    "tokenize", "inspect", "convert",
+                                            "generate", "evaluate", "embed",   "fill",
+                                            "plan",     "selftest"};
 
 std::size_t occurrences(const std::string& text, const std::string& part) {
   std::size_t count = 0;

@@ -45,8 +45,9 @@ TEST_F(Screens, Help) {
   expect_fits(all.out);
   expect_fits(trireme({"--version"}).out);
   int commands = 0;
-  for (const char* name : {"train", "tokenize", "inspect", "convert", "generate",
-                           "evaluate", "jobscript", "plan", "selftest"}) {
+  for (const char* name :
+       {"train", "tokenize", "inspect", "convert", "generate", "evaluate", "embed",
+        "fill", "jobscript", "plan", "selftest"}) {
     SCOPED_TRACE(name);
     EXPECT_THAT(all.out, HasSubstr(std::string("\n  ") + name + " "));
     const RunResult help = trireme({name, "--help"});

@@ -119,6 +119,25 @@ TYPED_TEST(GatherRowsOf, MeansOverThePositionsThatAreThere) {
   }
 }
 
+// To some columns of longer rows, the rest of which stays.
+TYPED_TEST(GatherRowsOf, CopiesAsFloat) {
+  using T = TypeParam;
+  const index_t rows = 5, columns = 7, all = 20, begin = 3;
+  const Array<T> x(test::uniform(rows * columns, 1));
+  const Array<float> y(rows * all, -2.0);
+  const View2<float> part =
+      Kokkos::subview(y.matrix(rows, all), Kokkos::ALL,
+                      std::pair<index_t, index_t>(begin, begin + columns));
+  copy_rows_as_float<T>(Exec(), x.cmatrix(rows, columns), part);
+  const auto xs = x.values(), got = y.values();
+  for (index_t i = 0; i < rows * all; ++i) {
+    const index_t j = i % all - begin;
+    const bool is_copied = j >= 0 && j < columns;
+    const double want = is_copied ? xs[extent(i / all * columns + j)] : -2.0;
+    EXPECT_EQ(got[extent(i)], static_cast<double>(static_cast<float>(want))) << i;
+  }
+}
+
 TEST(GatherRows, WrongExtentsAreNamed) {
   const Array<std::int32_t> positions(6);
   const Array<float> x(12 * 2), y(6 * 2);

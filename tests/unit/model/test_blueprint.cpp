@@ -84,6 +84,35 @@ TEST(BlueprintUse, OfAGptIsTraining) {
   EXPECT_THAT(refusal_of(Use::words), HasSubstr("trireme fill takes"));
 }
 
+// One text a sample: no pairs, no documents, no loss, and no parameters but those that
+// training has, too.
+TEST(BlueprintUse, OfABert) {
+  const Architecture bert{.kind = ModelKind::bert,
+                          .layers = 2,
+                          .hidden = 32,
+                          .heads = 4,
+                          .kv_heads = 4,
+                          .ffn_hidden = 128,
+                          .sequence = 24,
+                          .vocab = 101,
+                          .type_vocab_size = 2,
+                          .binary_head = true,
+                          .max_predictions = 5,
+                          .within_documents = true};
+  const index_t all = make_blueprint(bert).parameter_count();
+  const index_t pairs = 33 * 32 + 33 * 2, words = 33 * 32 + 2 * 32 + 101;
+  const Blueprint vectors = make_blueprint(bert, Use::vectors);
+  EXPECT_EQ(vectors.output()->output->columns, 2 * 32);
+  EXPECT_EQ(vectors.output()->output->per, Per::sample);
+  EXPECT_EQ(vectors.parameter_count(), all - pairs - words);
+  const Blueprint filled = make_blueprint(bert, Use::words);
+  EXPECT_EQ(filled.output()->output->columns, 101);
+  EXPECT_EQ(filled.parameter_count(), all - pairs);
+  EXPECT_EQ(filled.fields_of(filled.whole()).size(), 5u);
+  EXPECT_THAT(test::message_of<InputError>([&] { make_blueprint(bert, Use::text); }),
+              HasSubstr("does not continue texts"));
+}
+
 TEST(BlueprintCheck, SeesFieldsThatDoNotSayWhatTheyHold) {
   EXPECT_THAT(refusal([](Blueprint& of) {
                 of.batch.fields.push_back({.name = "pair", .holds = Holds::classes});
