@@ -3,6 +3,7 @@
 #ifndef TRIREME_REGRESSION_CLI_BERT_USES_HPP_
 #define TRIREME_REGRESSION_CLI_BERT_USES_HPP_
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -38,11 +39,17 @@ inline std::vector<std::string> texts_of(const io::SafetensorsReader& oracle,
   return texts;
 }
 
-// Converts the fixture to `scratch / name`, with such a tokenizer.
+// Converts the fixture to `scratch / name`, with such a tokenizer beside its weights.
 inline void convert_fixture(const Scratch& scratch, const std::string& name) {
-  spill(scratch / "vocab.txt", numbered_words());
-  const RunResult result = trireme({"convert", hugging_face_fixture(name), scratch / name,
-                                    "--tokenizer", scratch / "vocab.txt"});
+  const std::filesystem::path fixture = hugging_face_fixture(name);
+  const std::filesystem::path there = scratch / (name + "-there");
+  std::filesystem::create_directory(there);
+  for (const char* file : {"config.json", "model.safetensors"}) {
+    std::filesystem::copy(fixture / file, there / file);
+  }
+  spill(there / "vocab.txt", numbered_words());
+  spill(there / "tokenizer_config.json", R"({"do_lower_case": true})");
+  const RunResult result = trireme({"convert", there, scratch / name});
   ASSERT_EQ(result.status, 0) << result.err;
 }
 
