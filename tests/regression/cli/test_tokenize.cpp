@@ -331,7 +331,7 @@ TEST_F(Tokenize, NothingToRead) {
 TEST_F(Tokenize, WrongTokenizers) {
   const fs::path file = text("a.txt", "a few words");
   expect_refused({file}, {"--tokenizer", "--train-bpe SIZE"});
-  expect_refused({"--tokenizer", "gpt2", "--train-bpe", "300", file}, {"either"});
+  expect_refused({"--tokenizer", "gpt2", "--train-bpe", "300", file}, {"give one of"});
   expect_refused({"--train-bpe", "100", file}, {"--train-bpe", "100", "257"});
   expect_refused({"--tokenizer", scratch_ / "none.json", file},
                  {"none.json", "does not exist"});
