@@ -289,5 +289,159 @@ TEST_F(Inspect, OutputOfAnotherKind) {
   expect_error(full, 1, {"cannot write the output to stdout"});
 }
 
+// Samples as the models of decks see them. What is drawn is fixed by the seed, on any
+// machine.
+class InspectSamples : public Inspect {
+ protected:
+  fs::path corpus_of(const std::vector<std::string>& how) const {
+    std::string text;
+    for (int i = 0; i < 6; ++i) {
+      text +=
+          "In the beginning God created the heaven and the earth. And the earth was "
+          "without form, and void; and darkness was upon the face of the deep. And the "
+          "Spirit of God moved upon the face of the waters. And God said, Let there be "
+          "light: and there was light.\n";
+    }
+    spill(scratch_ / "genesis.txt", text);
+    std::vector<std::string> arguments = {
+        "tokenize", "--documents", "line", "--out", path(), "--overwrite", "--tokenizer"};
+    arguments.insert(arguments.end(), how.begin(), how.end());
+    arguments.push_back(scratch_ / "genesis.txt");
+    const RunResult made = trireme(arguments);
+    EXPECT_EQ(made.status, 0) << made.err;
+    return path();
+  }
+  fs::path path() const { return scratch_ / "genesis.h5"; }
+  static std::string fixture(const std::string& name) {
+    return source_file("tests/parity/fixtures/tokenizer/" + name);
+  }
+  fs::path deck_of(const std::string& text) const {
+    spill(scratch_ / "kind.yaml", text);
+    return scratch_ / "kind.yaml";
+  }
+  // What is printed of the samples, which is what the JSON has.
+  std::string shown(const std::string& deck, int samples = 1) {
+    const RunResult result =
+        inspect(path(), {"--show", std::to_string(samples), "--model-deck", deck_of(deck),
+                         "--json", scratch_ / "all.json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    json_ = json::parse(slurp(scratch_ / "all.json"))["samples"];
+    const std::size_t begin = result.out.find("\nsample 0, window ");
+    for (const json& sample : json_["shown"]) {
+      EXPECT_THAT(result.out, HasSubstr("\n" + sample["text"].get<std::string>()));
+    }
+    return begin == std::string::npos ? result.out : result.out.substr(begin + 1);
+  }
+  json json_;
+};
+
+const std::string kSmall = "layers: 2, hidden: 32, heads: 4, ";
+
+TEST_F(InspectSamples, OfGpt) {
+  corpus_of({fixture("trained.json")});
+  EXPECT_EQ(shown("model: {" + kSmall + "sequence: 16}"),
+            "sample 0, window 14\n"
+            "text, 16 positions\n"
+            "  tokens     \" heaven and the earth. And the earth was without form\"\n"
+            "  positions  0 ... 15\n"
+            "  labels     \"aven and the earth. And the earth was without form,\"\n"
+            "  loss_mask  1 x 16\n");
+  EXPECT_EQ(json_["kind"], "gpt");
+  EXPECT_EQ(json_["shown"][0]["position"], 0);
+  // Without a deck, and more than there are.
+  const RunResult all = inspect(path(), {"--show", "1000"});
+  EXPECT_EQ(all.status, 0) << all.err;
+  EXPECT_THAT(all.out, HasSubstr("as seen by a GPT of 64 positions\n(--model-deck DECK"));
+  EXPECT_THAT(all.out, HasSubstr("text, 64 positions\n"));
+}
+
+TEST_F(InspectSamples, OfBert) {
+  corpus_of({fixture("uncased"), "--sentences", "en"});
+  const std::string model = "model: {kind: bert, " + kSmall + "sequence: 32}\n";
+  EXPECT_EQ(shown(model + "data: {pairs: order}"),
+            "sample 0, window 10\n"
+            "text, 32 positions\n"
+            "  tokens            \"[CLS] the earth was without form, and void ; and "
+            "{jerich} {[MASK]} upon the face {pill} the deep [SEP] in {[MASK]} beginning "
+            "god created the heaven and the{onia}. [SEP]\"\n"
+            "  positions         0 ... 31\n"
+            "  lengths           32\n"
+            "  token_types       0 x 20, 1 x 12\n"
+            "  pair_labels       1\n"
+            "  pair_weights      1\n"
+            "predictions, 5 positions\n"
+            "  masked_positions  11, 12, 16, 21, 29\n"
+            "  masked_labels     \" darkness\", \" was\", \" of\", \" the\", \" earth\"\n"
+            "  masked_weights    1 x 5\n");
+  EXPECT_EQ(json_["kind"], "bert");
+}
+
+TEST_F(InspectSamples, OfT5) {
+  corpus_of({fixture("unigram.model"), "--extra-ids", "100"});
+  EXPECT_EQ(shown("model: {kind: t5, decoder_layers: 2, " + kSmall + "sequence: 24}", 2),
+            "sample 0, window 10\n"
+            "source, 24 positions\n"
+            "  source          \"void; and darkness was upon the face of the deep. And "
+            "the Spirit of God moved upon the face of<extra_id_0></s>\"\n"
+            "  source_lengths  24\n"
+            "target, 6 positions\n"
+            "  target          \"<pad><extra_id_0> the waters. And\"\n"
+            "  target_lengths  6\n"
+            "  labels          \"<extra_id_0> the waters. And</s>\"\n"
+            "  loss_mask       1 x 6\n"
+            "\n"
+            "sample 1, window 5\n"
+            "source, 24 positions\n"
+            "  source          \". And the earth was without form, and void; and "
+            "darkness was upon the face of the deep.<extra_id_0></s>\"\n"
+            "  source_lengths  24\n"
+            "target, 6 positions\n"
+            "  target          \"<pad><extra_id_0> And the Spirit of\"\n"
+            "  target_lengths  6\n"
+            "  labels          \"<extra_id_0> And the Spirit of</s>\"\n"
+            "  loss_mask       1 x 6\n");
+  EXPECT_EQ(json_["kind"], "t5");
+  EXPECT_EQ(json_["shown"][1]["position"], 1);
+}
+
+TEST_F(InspectSamples, Refused) {
+  const auto refused = [&](const fs::path& of, const std::vector<std::string>& options,
+                           const std::vector<std::string>& parts) {
+    expect_refusal(inspect(of, options), parts);
+  };
+  refused(corpus(), {"--show", "0"}, {"--show", "0"});
+  refused(corpus(), {"--show", "-1"}, {"--show", "-1"});
+  refused(corpus(), {"--model-deck", deck()}, {"--model-deck", "--show"});
+  refused(corpus(), {"--show", "1", "--deck"}, {"--show", "--deck"});
+  refused(corpus(), {"--show", "1", "--model-deck", scratch_ / "none.yaml"},
+          {"none.yaml", "No such file"});
+  refused(corpus(),
+          {"--show", "1", "--model-deck", deck_of("model: {" + kSmall + "sequnce: 8}")},
+          {"kind.yaml:1", "model.sequence"});
+  refused(corpus(),
+          {"--show", "1", "--model-deck",
+           deck_of("model: {vocab: 20, " + kSmall + "sequence: 8}")},
+          {"model.vocab", "corpus.h5", "300 tokens"});
+  refused(
+      corpus(),
+      {"--show", "1", "--model-deck",
+       deck_of("model: {kind: bert, " + kSmall + "sequence: 16}\ndata: {pairs: order}")},
+      {"corpus.h5", "no sentences", "--sentences LANGUAGE"});
+  refused(corpus(),
+          {"--show", "1", "--model-deck",
+           deck_of("model: {kind: t5, decoder_layers: 2, " + kSmall + "sequence: 16}")},
+          {"corpus.h5", "lacks a token for padding"});
+  ASSERT_EQ(train().status, 0);
+  refused(run_dir(), {"--show", "1"}, {"is not a corpus", "--model-deck", "deck.yaml"});
+  const fs::path shard = newest() / "index.h5";
+  refused(shard, {"--show", "1"}, {"is not a corpus", "trireme tokenize"});
+
+  // The deck of a run that has been trained on it is one to give.
+  const RunResult result =
+      inspect(corpus(), {"--show", "2", "--model-deck", run_dir() / "deck.yaml"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\nsample 1, window "));
+}
+
 }  // namespace
 }  // namespace trireme::test
