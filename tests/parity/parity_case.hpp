@@ -143,9 +143,6 @@ class ParityCase {
     }
   }
 
-  // With the fixture's weights.
-  step::ModelState<T>& state() { return state_; }
-
  private:
   void set_weights() {
     state_.params.allocate(state_.registry, ParamBuffer<T>::Use::training);
