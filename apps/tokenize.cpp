@@ -174,7 +174,7 @@ data::TrainedTokenizer train_by_kind(const TokenizeOptions& options,
                                                 : data::BasicTokenizerOptions::uncased(),
                                   world, progress);
   }
-  return data::train_tokenizer(source, size, world, progress);
+  return data::train_byte_level_bpe(source, size, world, progress);
 }
 
 data::Tokenizer train_tokenizer(const TokenizeOptions& options,

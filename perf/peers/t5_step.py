@@ -15,22 +15,17 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from gpt2_step import (add_step_arguments, build_optimizer, load_torch,  # noqa: E402
-                       peak_bytes, run_steps)
-from samples import NO_LABEL, batches_of, real_positions  # noqa: E402
+from samples import NO_LABEL, add_peer_arguments, real_positions, run_peer  # noqa: E402
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add_step_arguments(parser)
-    parser.add_argument("--samples", required=True, help="what trireme_samples printed")
+    add_peer_arguments(parser)
     parser.add_argument("--layers", type=int, default=6, help="of encoder and decoder each")
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--head-size", type=int, default=64)
     parser.add_argument("--vocab", type=int, default=32128)
-    parser.add_argument("--attention", default="sdpa", help="sdpa or eager")
-    parser.add_argument("--pure", action="store_true", help="all in bf16, without autocast")
     return parser.parse_args()
 
 
@@ -52,8 +47,7 @@ def build_model(torch, arguments):
         def forward(self, batch):
             return self.t5(**batch, use_cache=False).loss
 
-    model = Loss()
-    return model.bfloat16() if arguments.pure else model
+    return Loss()
 
 
 def tensors_of(torch, fields):
@@ -67,17 +61,5 @@ def tensors_of(torch, fields):
     return batch
 
 
-def main():
-    arguments = parse_arguments()
-    torch = load_torch(arguments)
-    import transformers  # noqa: F401 its memory is none of the model's
-    before_model = peak_bytes()
-    model = build_model(torch, arguments)
-    optimizer = build_optimizer(torch, model, arguments)
-    batches = batches_of(torch, arguments.samples, arguments.micro,
-                         lambda fields: tensors_of(torch, fields))
-    run_steps(torch, arguments, model, optimizer, batches, before_model)
-
-
 if __name__ == "__main__":
-    main()
+    run_peer(parse_arguments(), build_model, tensors_of)

@@ -425,49 +425,4 @@ CorpusSummary write_tokenized_corpus(
   return spooled.summary;
 }
 
-namespace {
-
-class CountingSink : public DocumentSink {
- public:
-  void begin_document() override {}
-  void text(std::string_view bytes) override { counter.add(bytes); }
-  void end_document() override {}
-  WordCounter counter;
-};
-
-}  // namespace
-
-TrainedTokenizer train_tokenizer(
-    const DocumentSource& source, TokenId size, comm::Communicator& comm,
-    const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
-  CountingSink sink;
-  comm::on_every_rank(comm,
-                      [&] { source.read(comm.rank(), comm.size(), sink, progress); });
-  // Rank 0 adds up what the others counted, and trains for all.
-  for (int rank = 1; rank < comm.size(); ++rank) {
-    std::string packed;
-    if (comm.rank() == rank) packed = sink.counter.packed();
-    comm.broadcast(packed, rank);
-    if (comm.rank() == 0) sink.counter.add_packed(packed);
-  }
-  std::string json;
-  std::int64_t ran_out = 0;
-  auto words = static_cast<std::int64_t>(sink.counter.counts().size());
-  comm.broadcast(words);
-  TRIREME_REQUIRE_INPUT(words > 0,
-                        "nothing to tokenize: the {} of input have no document with text",
-                        human_bytes(source.bytes()));
-  comm::on_every_rank(comm, [&] {
-    if (comm.rank() != 0) return;
-    const TrainedBpe trained = train_bpe(sink.counter.counts(), size);
-    json = trained.json();
-    ran_out = trained.ran_out_of_pairs ? 1 : 0;
-  });
-  comm.broadcast(json);
-  comm.broadcast(ran_out);
-  comm.broadcast(words);
-  return {Tokenizer::from_files({{"tokenizer.json", json}}), ran_out != 0,
-          static_cast<std::uint64_t>(words)};
-}
-
 }  // namespace trireme::data

@@ -74,16 +74,6 @@ CorpusSummary write_tokenized_corpus(
     const CorpusOptions& options,
     const std::function<std::uint64_t(TokenSink& sink)>& read);
 
-// Collective: learns a vocabulary of `size` tokens from the source; equal on all ranks.
-struct TrainedTokenizer {
-  Tokenizer tokenizer;
-  bool ran_out_of_pairs = false;
-  std::uint64_t words = 0;  // different ones
-};
-TrainedTokenizer train_tokenizer(
-    const DocumentSource& source, TokenId size, comm::Communicator& comm,
-    const std::function<void(std::uint64_t, std::uint64_t)>& progress);
-
 }  // namespace trireme::data
 
 #endif  // TRIREME_DATA_CORPUS_WRITER_HPP_

@@ -97,4 +97,10 @@ index_t Dataset::positions_without_repeats() const {
   return without;
 }
 
+TokenRange text_of_document(const Corpus& corpus, const TokenRange& part,
+                            index_t document) {
+  return {std::max(part.begin, corpus.document_begin(document)),
+          std::min(part.end, corpus.document_begin(document + 1) - 1)};
+}
+
 }  // namespace trireme::data

@@ -65,6 +65,11 @@ class Dataset {
   Blend blend_;
 };
 
+// A document's tokens in a part of its corpus, without its end; none or fewer where it
+// has none there.
+TokenRange text_of_document(const Corpus& corpus, const TokenRange& part,
+                            index_t document);
+
 }  // namespace trireme::data
 
 #endif  // TRIREME_DATA_DATASET_HPP_

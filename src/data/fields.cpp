@@ -53,4 +53,12 @@ void fill_field(std::string_view name, const Sample& sample, const FieldColumn& 
   fill_field<Sample>(kFields, name, sample, column);
 }
 
+void fill_ids(std::span<const std::int32_t> ids, index_t rows, std::int32_t rest,
+              const FieldColumn& column) {
+  const auto element = column.elements<std::int32_t>(rows);
+  for (index_t i = 0; i < rows; ++i) {
+    element(i) = i < std::ssize(ids) ? ids[static_cast<std::size_t>(i)] : rest;
+  }
+}
+
 }  // namespace trireme::data

@@ -68,6 +68,10 @@ void fill_field(std::span<const NamedField<S>> table, std::string_view name,
 
 void fill_field(std::string_view name, const Sample& sample, const FieldColumn& column);
 
+// The numbers, and behind them `rest` up to `rows`.
+void fill_ids(std::span<const std::int32_t> ids, index_t rows, std::int32_t rest,
+              const FieldColumn& column);
+
 }  // namespace trireme::data
 
 #endif  // TRIREME_DATA_FIELDS_HPP_

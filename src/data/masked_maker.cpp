@@ -29,11 +29,7 @@ struct MaskedSample {
 };
 
 void masked_token_ids(const MaskedSample& sample, const FieldColumn& column) {
-  const auto element = column.elements<std::int32_t>(sample.rows);
-  for (index_t i = 0; i < sample.rows; ++i) {
-    element(i) =
-        i < sample.length() ? sample.ids[static_cast<std::size_t>(i)] : sample.padding;
-  }
+  fill_ids(sample.ids, sample.rows, sample.padding, column);
 }
 
 void types_of_tokens(const MaskedSample& sample, const FieldColumn& column) {
@@ -83,20 +79,12 @@ void masked_lengths(const MaskedSample& sample, const FieldColumn& column) {
   column.elements<std::int32_t>(1)(0) = static_cast<std::int32_t>(sample.length());
 }
 
-void fill_predictions(const MaskedSample& sample, std::span<const std::int32_t> values,
-                      std::int32_t rest, const FieldColumn& column) {
-  const auto element = column.elements<std::int32_t>(sample.predictions);
-  for (index_t i = 0; i < sample.predictions; ++i) {
-    element(i) = i < std::ssize(values) ? values[static_cast<std::size_t>(i)] : rest;
-  }
-}
-
 void positions_of_masked(const MaskedSample& sample, const FieldColumn& column) {
-  fill_predictions(sample, sample.masked, -1, column);
+  fill_ids(sample.masked, sample.predictions, -1, column);
 }
 
 void labels_of_masked(const MaskedSample& sample, const FieldColumn& column) {
-  fill_predictions(sample, sample.labels, sample.padding, column);
+  fill_ids(sample.labels, sample.predictions, sample.padding, column);
 }
 
 void weights_of_masked(const MaskedSample& sample, const FieldColumn& column) {

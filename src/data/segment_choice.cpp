@@ -22,13 +22,6 @@ namespace {
 
 constexpr int kTries = 10;  // to find another document
 
-// A document's tokens in a part of the corpus, without its end; none or fewer where it
-// has none there.
-TokenRange document_text(const Corpus& corpus, TokenRange part, index_t document) {
-  return {std::max(part.begin, corpus.document_begin(document)),
-          std::min(part.end, corpus.document_begin(document + 1) - 1)};
-}
-
 struct DocumentRun {
   index_t first, count;
 };
@@ -40,11 +33,11 @@ DocumentRun documents_of(const Corpus& corpus, TokenRange part) {
 // The next one with text from this one on, going round in the part; this one where none
 // has.
 index_t document_with_text(const Corpus& corpus, TokenRange part, index_t document) {
-  if (document_text(corpus, part, document).size() > 0) return document;
+  if (text_of_document(corpus, part, document).size() > 0) return document;
   const DocumentRun all = documents_of(corpus, part);
   for (index_t i = 1; i < all.count; ++i) {
     const index_t next = all.first + (document - all.first + i) % all.count;
-    if (document_text(corpus, part, next).size() > 0) return next;
+    if (text_of_document(corpus, part, next).size() > 0) return next;
   }
   return document;
 }
@@ -147,7 +140,7 @@ SegmentChooser::Text SegmentChooser::text_around(const Dataset::Place& place) co
     before = before * text.most / rules_.text();
   }
   text.document = document_with_text(corpus, place.part, corpus.document_of(anchor));
-  const TokenRange all = document_text(corpus, place.part, text.document);
+  const TokenRange all = text_of_document(corpus, place.part, text.document);
   if (all.size() <= 0) return text;
   const index_t inside = std::clamp(anchor, all.begin, all.end - 1);
   const index_t start =
@@ -170,7 +163,7 @@ TokenRange SegmentChooser::other_text(const Dataset::Place& place, index_t docum
   const DocumentRun all = documents_of(corpus, place.part);
   for (int i = 0; i < kTries && all.count > 1; ++i) {
     const index_t other = all.first + draws.below(all.count);
-    const TokenRange text = document_text(corpus, place.part, other);
+    const TokenRange text = text_of_document(corpus, place.part, other);
     if (other == document || text.size() <= 0) continue;
     const index_t first = sentence_of(corpus, other, text.begin);
     const index_t sentences = corpus.first_sentence_from(text.end) - first;

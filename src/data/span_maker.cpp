@@ -26,14 +26,6 @@ struct SpanSample {
   bool has_spans = false;
 };
 
-void fill_ids(std::span<const std::int32_t> ids, index_t rows, std::int32_t padding,
-              const FieldColumn& column) {
-  const auto element = column.elements<std::int32_t>(rows);
-  for (index_t i = 0; i < rows; ++i) {
-    element(i) = i < std::ssize(ids) ? ids[static_cast<std::size_t>(i)] : padding;
-  }
-}
-
 void source_ids(const SpanSample& sample, const FieldColumn& column) {
   fill_ids(sample.source, sample.source_rows, sample.padding, column);
 }
@@ -95,8 +87,7 @@ TokenRange SpanMaker::part_of_document(const Dataset::Place& place) const {
   Draws draws(dataset_.rules().seed, place.sample, Draws::Purpose::document);
   const index_t document =
       place.corpus->document_of(window.begin + draws.below(window.size()));
-  return {std::max(window.begin, place.corpus->document_begin(document)),
-          std::min(window.end, place.corpus->document_begin(document + 1) - 1)};
+  return text_of_document(*place.corpus, window, document);
 }
 
 // Cuts `items` into so many segments of at least one.

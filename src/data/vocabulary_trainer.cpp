@@ -38,10 +38,21 @@ constexpr std::size_t kLongestPiece = 100;  // characters
 constexpr std::string_view kBertSpecials[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",
                                               "[MASK]"};
 constexpr TokenId kT5Specials = 3;
+constexpr const char* kNoWords =
+    "nothing to train on: the {} of input have no words in them";
 
 bool ends_word(char c) {
   return c == ' ' || (c >= '\t' && c <= '\r');
 }
+
+// Counts the pieces of GPT-2's pre-tokenizer.
+class BytePieces : public DocumentSink {
+ public:
+  void begin_document() override {}
+  void text(std::string_view bytes) override { counter.add(bytes); }
+  void end_document() override {}
+  WordCounter counter;
+};
 
 // Counts what stands between white space.
 class SpacedWords : public DocumentSink {
@@ -96,6 +107,15 @@ class BasicWords : public DocumentSink {
 
 using CountedWordList = std::vector<std::pair<std::string, std::uint64_t>>;
 
+// Before the counting, which may take hours.
+void require_library() {
+  TRIREME_REQUIRE_INPUT(has_sentence_piece(),
+                        "training this vocabulary needs the SentencePiece library, which "
+                        "this build of trireme does not have: install "
+                        "libsentencepiece-dev (Debian; tools/bootstrap does), and "
+                        "configure and build again");
+}
+
 // What rank 0 makes of all words, on every rank.
 struct TrainedFile {
   std::string content;
@@ -103,16 +123,12 @@ struct TrainedFile {
   std::uint64_t words = 0;
 };
 
+// Rank 0 adds up what the others counted, and trains for all. `nothing`: the error where
+// the input has no words, of its size.
 template <class Sink, class Train>
 TrainedFile train_on_counts(const DocumentSource& source, Sink& sink,
                             comm::Communicator& comm, const TrainingProgress& progress,
-                            const Train& train) {
-  // Before the counting, which may take hours.
-  TRIREME_REQUIRE_INPUT(has_sentence_piece(),
-                        "training this vocabulary needs the SentencePiece library, which "
-                        "this build of trireme does not have: install "
-                        "libsentencepiece-dev (Debian; tools/bootstrap does), and "
-                        "configure and build again");
+                            const char* nothing, const Train& train) {
   comm::on_every_rank(comm,
                       [&] { source.read(comm.rank(), comm.size(), sink, progress); });
   for (int rank = 1; rank < comm.size(); ++rank) {
@@ -123,9 +139,9 @@ TrainedFile train_on_counts(const DocumentSource& source, Sink& sink,
   }
   auto words = static_cast<std::int64_t>(sink.counter.counts().size());
   comm.broadcast(words);
-  TRIREME_REQUIRE_INPUT(words > 0,
-                        "nothing to train on: the {} of input have no words in them",
-                        human_bytes(source.bytes()));
+  if (words == 0) {
+    throw InputError(fmt::format(fmt::runtime(nothing), human_bytes(source.bytes())));
+  }
   TrainedFile trained;
   std::int64_t ran_out = 0;
   comm::on_every_rank(comm, [&] {
@@ -272,6 +288,22 @@ std::string trained_word_list(const WordCounter::Counts& counts, TokenId size,
   return list.text();
 }
 
+TrainedTokenizer train_byte_level_bpe(const DocumentSource& source, TokenId size,
+                                      comm::Communicator& comm,
+                                      const TrainingProgress& progress) {
+  BytePieces sink;
+  const TrainedFile trained =
+      train_on_counts(source, sink, comm, progress,
+                      "nothing to tokenize: the {} of input have no document with text",
+                      [&](const WordCounter::Counts& counts, bool& ran_out) {
+                        const TrainedBpe bpe = train_bpe(counts, size);
+                        ran_out = bpe.ran_out_of_pairs;
+                        return bpe.json();
+                      });
+  return {Tokenizer::from_files({{"tokenizer.json", trained.content}}), trained.ran_out,
+          trained.words};
+}
+
 TrainedTokenizer train_unigram(const DocumentSource& source, TokenId size,
                                std::int64_t sentinels, comm::Communicator& comm,
                                const TrainingProgress& progress) {
@@ -283,9 +315,10 @@ TrainedTokenizer train_unigram(const DocumentSource& source, TokenId size,
       format_plural(size, "token"), format_plural(sentinels, "sentinel"), kBytes,
       kT5Specials, sentinels + kBytes + kT5Specials);
   const auto pieces = static_cast<TokenId>(size - sentinels);
+  require_library();
   SpacedWords sink;
   const TrainedFile trained =
-      train_on_counts(source, sink, comm, progress,
+      train_on_counts(source, sink, comm, progress, kNoWords,
                       [&](const WordCounter::Counts& counts, bool& ran_out) {
                         return trained_unigram_model(counts, pieces, ran_out);
                       });
@@ -305,9 +338,10 @@ TrainedTokenizer train_word_piece(const DocumentSource& source, TokenId size,
                                   const BasicTokenizerOptions& basic,
                                   comm::Communicator& comm,
                                   const TrainingProgress& progress) {
+  require_library();
   BasicWords sink(basic);
   const TrainedFile trained =
-      train_on_counts(source, sink, comm, progress,
+      train_on_counts(source, sink, comm, progress, kNoWords,
                       [&](const WordCounter::Counts& counts, bool& ran_out) {
                         return trained_word_list(counts, size, ran_out);
                       });

@@ -1,9 +1,9 @@
-// data/vocabulary_trainer.hpp — learns the vocabularies of T5 and BERT from text, by the
-// SentencePiece library. (That of GPT-2 has a trainer of our own: bpe_trainer.hpp.)
+// data/vocabulary_trainer.hpp — learns vocabularies from text: that of GPT-2 by our own
+// trainer (bpe_trainer.hpp), those of T5 and BERT by the SentencePiece library.
 //
-// Both need no more of a text than its words with their counts. Every rank counts its
-// part, and the sums are trained on in the order of the words, by a fixed number of
-// threads: the vocabulary is the same whatever the number of ranks.
+// All need no more of a text than its words with their counts. Every rank counts its
+// part, and the sums are trained on; by the library in the order of the words, with a
+// fixed number of threads: the vocabulary is the same whatever the number of ranks.
 #ifndef TRIREME_DATA_VOCABULARY_TRAINER_HPP_
 #define TRIREME_DATA_VOCABULARY_TRAINER_HPP_
 
@@ -13,12 +13,23 @@
 #include "comm/communicator.hpp"
 #include "data/basic_tokenizer.hpp"
 #include "data/bpe_trainer.hpp"
-#include "data/corpus_writer.hpp"
 #include "data/document_source.hpp"
+#include "data/tokenizer.hpp"
 
 namespace trireme::data {
 
 using TrainingProgress = std::function<void(std::uint64_t, std::uint64_t)>;
+
+struct TrainedTokenizer {
+  Tokenizer tokenizer;
+  bool ran_out_of_pairs = false;
+  std::uint64_t words = 0;  // different ones
+};
+
+// Collective: a byte-level BPE of `size` tokens, as GPT-2's; equal on all ranks.
+TrainedTokenizer train_byte_level_bpe(const DocumentSource& source, TokenId size,
+                                      comm::Communicator& comm,
+                                      const TrainingProgress& progress);
 
 // Collective: a unigram model as T5's: <pad> 0, </s> 1, <unk> 2, pieces of text as
 // nmt_nfkc normalises it, those of bytes for characters that have none, and at the end

@@ -35,19 +35,17 @@ nn::MaskedHeadForm masked_head_form(const Architecture& a) {
           .init_std = a.init_std};
 }
 
-template <class T>
-class MaskedHeadBlock final : public Block<T> {
+// A head that reads the last layer's output and makes an objective: what both have. Which
+// fields of the batch it reads, and what of it may not be finite, is each one's own.
+template <class T, class Head>
+class LossHeadBlock : public Block<T> {
  public:
-  explicit MaskedHeadBlock(const Making<T>& making)
+  template <class... Arguments>
+  explicit LossHeadBlock(const Making<T>& making, const Arguments&... arguments)
       : name_(making.spec().name),
-        positions_(making.blueprint.batch.field("masked_positions")),
-        labels_(field_of_objective(making, &Objective::labels)),
-        mask_(field_of_objective(making, &Objective::mask)),
         objective_(making.objective()),
         to_hidden_(accumulate_of(making, 0)),
-        head_(begin_unit_of_block(making), name_,
-              masked_head_form(making.blueprint.architecture), making.words(),
-              objective_) {}
+        head_(begin_unit_of_block(making), name_, arguments..., objective_) {}
 
   void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
 
@@ -70,91 +68,83 @@ class MaskedHeadBlock final : public Block<T> {
     const Slot& of = slots_.at(extent(slot));
     head_.backward_weight(context, of.saved, of.held);
   }
-  index_t logit_columns() const override { return head_.vocabulary_tp(); }
-  View2<T> logits_again(const nn::Context& context, int slot,
-                        const View2<T>& memory) const override {
-    return head_.logits_again(context, slots_.at(extent(slot)).saved, memory);
-  }
-  std::string locate_non_finite(const nn::Context&, const FiniteCheck<T>& check,
-                                int slot) const override {
-    const auto& saved = slots_.at(extent(slot)).saved;
-    if (check.is_bad(saved.pre_activation)) return name_ + "/dense";
-    if (check.is_bad(saved.activation)) return name_ + "/dense";
-    if (check.is_bad(saved.words.x)) return name_ + "/norm";
-    return "";
+
+ protected:
+  virtual typename Head::Fields fields(const nn::Context& context) const = 0;
+  const std::string& name() const { return name_; }
+  const Head& head() const { return head_; }
+  const typename Head::Saved& saved(int slot) const {
+    return slots_.at(extent(slot)).saved;
   }
 
  private:
   struct Slot {
-    typename nn::MaskedHead<T>::Saved saved;
-    typename nn::MaskedHead<T>::Held held;
+    typename Head::Saved saved;
+    typename Head::Held held;
   };
-  typename nn::MaskedHead<T>::Fields fields(const nn::Context& context) const {
-    return {context.ids(positions_), context.ids(labels_), context.weights(mask_)};
-  }
 
   std::string name_;
-  std::size_t positions_, labels_, mask_;  // fields
   kernels::ObjectiveScale objective_;
   kernels::Accumulate to_hidden_;
-  nn::MaskedHead<T> head_;
+  Head head_;
   std::vector<Slot> slots_;
 };
 
 template <class T>
-class PairHeadBlock final : public Block<T> {
+class MaskedHeadBlock final : public LossHeadBlock<T, nn::MaskedHead<T>> {
  public:
-  explicit PairHeadBlock(const Making<T>& making)
-      : name_(making.spec().name),
-        labels_(making.blueprint.batch.field("pair_labels")),
-        mask_(field_of_objective(making, &Objective::mask)),
-        objective_(making.objective()),
-        to_hidden_(accumulate_of(making, 0)),
-        head_(begin_unit_of_block(making), name_,
-              {.hidden = making.blueprint.architecture.hidden,
-               .init_std = making.blueprint.architecture.init_std},
-              objective_) {}
+  explicit MaskedHeadBlock(const Making<T>& making)
+      : LossHeadBlock<T, nn::MaskedHead<T>>(
+            making, masked_head_form(making.blueprint.architecture), making.words()),
+        positions_(making.blueprint.batch.field("masked_positions")),
+        labels_(field_of_objective(making, &Objective::labels)),
+        mask_(field_of_objective(making, &Objective::mask)) {}
 
-  void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
-
-  void forward(const nn::Context& context, int slot, const Tensors<T>& in,
-               const Tensors<T>&) override {
-    const ComponentRegion region(context.exec.timers(), Component::head);
-    head_.forward(context, in[0], context.ids(labels_), context.weights(mask_),
-                  context.totals_of(objective_.index), slots_.at(extent(slot)).saved);
-  }
-  void backward_input(const nn::Context& context, int slot, const Tensors<T>&,
-                      const Tensors<T>& d_in, WeightPass weight_pass) override {
-    const ComponentRegion region(context.exec.timers(), Component::head);
-    Slot& of = slots_.at(extent(slot));
-    head_.backward_input(context, context.ids(labels_), context.weights(mask_), of.saved,
-                         to_hidden_, d_in[0], of.held);
-    if (weight_pass == WeightPass::now) head_.backward_weight(context, of.saved, of.held);
-  }
-  void backward_weight(const nn::Context& context, int slot) override {
-    const ComponentRegion region(context.exec.timers(), Component::head);
-    const Slot& of = slots_.at(extent(slot));
-    head_.backward_weight(context, of.saved, of.held);
+  index_t logit_columns() const override { return this->head().vocabulary_tp(); }
+  View2<T> logits_again(const nn::Context& context, int slot,
+                        const View2<T>& memory) const override {
+    return this->head().logits_again(context, this->saved(slot), memory);
   }
   std::string locate_non_finite(const nn::Context&, const FiniteCheck<T>& check,
                                 int slot) const override {
-    const auto& saved = slots_.at(extent(slot)).saved;
-    if (check.is_bad(saved.p)) return name_ + "/pooler";
-    return check.is_bad(saved.logits) ? name_ + "/classifier" : "";
+    const auto& saved = this->saved(slot);
+    if (check.is_bad(saved.pre_activation) || check.is_bad(saved.activation)) {
+      return this->name() + "/dense";
+    }
+    return check.is_bad(saved.words.x) ? this->name() + "/norm" : "";
   }
 
  private:
-  struct Slot {
-    typename nn::PairHead<T>::Saved saved;
-    typename nn::PairHead<T>::Held held;
-  };
+  typename nn::MaskedHead<T>::Fields fields(const nn::Context& context) const override {
+    return {context.ids(positions_), context.ids(labels_), context.weights(mask_)};
+  }
 
-  std::string name_;
+  std::size_t positions_, labels_, mask_;  // fields
+};
+
+template <class T>
+class PairHeadBlock final : public LossHeadBlock<T, nn::PairHead<T>> {
+ public:
+  explicit PairHeadBlock(const Making<T>& making)
+      : LossHeadBlock<T, nn::PairHead<T>>(
+            making, nn::PairHeadForm{.hidden = making.blueprint.architecture.hidden,
+                                     .init_std = making.blueprint.architecture.init_std}),
+        labels_(making.blueprint.batch.field("pair_labels")),
+        mask_(field_of_objective(making, &Objective::mask)) {}
+
+  std::string locate_non_finite(const nn::Context&, const FiniteCheck<T>& check,
+                                int slot) const override {
+    const auto& saved = this->saved(slot);
+    if (check.is_bad(saved.p)) return this->name() + "/pooler";
+    return check.is_bad(saved.logits) ? this->name() + "/classifier" : "";
+  }
+
+ private:
+  typename nn::PairHead<T>::Fields fields(const nn::Context& context) const override {
+    return {context.ids(labels_), context.weights(mask_)};
+  }
+
   std::size_t labels_, mask_;  // fields
-  kernels::ObjectiveScale objective_;
-  kernels::Accumulate to_hidden_;
-  nn::PairHead<T> head_;
-  std::vector<Slot> slots_;
 };
 
 // A block of a model that is made for its output has no other pass.

@@ -14,6 +14,7 @@
 #include "kernels/accumulate.hpp"
 #include "kernels/dropout.hpp"
 #include "model/block.hpp"
+#include "nn/dropout.hpp"
 #include "nn/layer_form.hpp"
 #include "nn/norm.hpp"
 #include "nn/post_norm_layer.hpp"
@@ -188,10 +189,7 @@ class NormBlock final : public Block<T> {
                const Tensors<T>& out) override {
     const ComponentRegion region(context.exec.timers(), Component::norms);
     norm_.forward(context, in[0], out[0], slots_.at(extent(slot)).saved);
-    const kernels::DropoutDesc desc = dropout(context);
-    if (desc.probability == 0.0) return;
-    kernels::bias_dropout_add_forward<T>(context.exec, desc, context.step,
-                                         nn::as_const(out[0]), {}, {}, out[0]);
+    nn::drop_rows(context, dropout(context), out[0]);
   }
   void backward_input(const nn::Context& context, int slot, const Tensors<T>& d_out,
                       const Tensors<T>& d_in, WeightPass weight_pass) override {
@@ -230,11 +228,7 @@ class NormBlock final : public Block<T> {
     return std::ranges::find(spec.border, spec.makes.at(0), &BorderTensor::name)->columns;
   }
   kernels::DropoutDesc dropout(const nn::Context& context) const {
-    return {.probability = context.mode == nn::Mode::training ? dropout_ : 0.0,
-            .batch = context.samples(),
-            .sequence_begin = context.sequence_begin(),
-            .layer = layer_,
-            .site = random::Site::embedding};
+    return nn::dropout_of(context, dropout_, layer_, random::Site::embedding);
   }
 
   double dropout_;

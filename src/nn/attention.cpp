@@ -70,9 +70,7 @@ Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
                         const AttentionForm& form,
                         std::optional<RelativeBias<T>> relative_bias)
     : form_(form),
-      heads_tp_(form.heads / builder.tensor_size()),
-      kv_heads_tp_(form.kv_heads / builder.tensor_size()),
-      head_begin_(heads_tp_ * builder.tensor_rank()),
+      heads_(heads_of_rank(builder, name, form)),
       relative_bias_(std::move(relative_bias)),
       qkv_(builder, name + "/qkv", form.hidden,
            (form.heads + 2 * form.kv_heads) * form.head_size,
@@ -84,13 +82,7 @@ Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
                        form.kv_heads * form.head_size}}),
       projection_(
           builder, name + "/projection", form.heads * form.head_size, form.hidden,
-          {.init = Initializer::normal(form.output_std), .has_bias = form.has_bias}) {
-  const int size = builder.tensor_size();
-  TRIREME_REQUIRE(form.heads % size == 0 && form.kv_heads % size == 0,
-                  "{}: {} and {} key heads over {}", name,
-                  format_plural(form.heads, "head"), form.kv_heads,
-                  format_plural(size, "rank"));
-}
+          {.init = Initializer::normal(form.output_std), .has_bias = form.has_bias}) {}
 
 template <class T>
 void Attention<T>::forward(const Context& context, View2<const T> x, View2<T> y,
@@ -100,9 +92,9 @@ void Attention<T>::forward(const Context& context, View2<const T> x, View2<T> y,
   saved.x = x;
   saved.qkv = context.saved->matrix<T>(Category::attention, rows, qkv_.out_tp());
   saved.o =
-      context.saved->matrix<T>(Category::attention, rows, heads_tp_ * form_.head_size);
+      context.saved->matrix<T>(Category::attention, rows, heads_.heads * form_.head_size);
   saved.lse =
-      context.saved->vector<Accumulator<T>>(Category::attention, rows * heads_tp_);
+      context.saved->vector<Accumulator<T>>(Category::attention, rows * heads_.heads);
   qkv_.forward(context, x, saved.qkv);
   const Parts<const T> in = parts_of(context, as_const(saved.qkv));
   {
@@ -125,7 +117,7 @@ void Attention<T>::backward_heads(const Context& context, View2<const T> d_y,
   const ArenaScope scope(context.scratch);
   const kernels::AttentionDesc desc = describe(context);
   const auto d_o =
-      context.scratch.matrix<T>(Category::gradient, rows, heads_tp_ * form_.head_size);
+      context.scratch.matrix<T>(Category::gradient, rows, heads_.heads * form_.head_size);
   const auto scratch = context.scratch.vector<Accumulator<T>>(
       Category::attention, kernels::attention_backward_scratch_elements<T>(desc));
   View2<Accumulator<T>> bias;
@@ -210,10 +202,10 @@ void Attention<T>::forward_cached(const Context& context, View2<const T> x, View
   require_room(context, texts);
   const index_t rows = context.rows(), d = form_.head_size;
   const auto qkv = context.scratch.matrix<T>(Category::attention, rows, qkv_.out_tp());
-  const auto o = context.scratch.matrix<T>(Category::attention, rows, heads_tp_ * d);
+  const auto o = context.scratch.matrix<T>(Category::attention, rows, heads_.heads * d);
   qkv_.forward(context, x, qkv);
-  kernels::append_to_cache<T>(context.exec, texts, as_const(qkv), heads_tp_ * d, cache.k,
-                              cache.v);
+  kernels::append_to_cache<T>(context.exec, texts, as_const(qkv), heads_.heads * d,
+                              cache.k, cache.v);
   attend_cached(context, as_const(qkv), cache, o);
   projection_.forward(context, as_const(o), y);
 }
@@ -243,7 +235,7 @@ void Attention<T>::attend_cached(const Context& context, View2<const T> qkv,
     return {data, columns, texts.capacity * columns};
   };
   const auto lse =
-      context.scratch.vector<Acc>(Category::attention, context.rows() * heads_tp_);
+      context.scratch.vector<Acc>(Category::attention, context.rows() * heads_.heads);
   kernels::attention_forward<T>(context.exec, of_several, context.step,
                                 heads_of(context, qkv), cached(cache.k), cached(cache.v),
                                 heads_of(context, o), lse);
@@ -251,7 +243,7 @@ void Attention<T>::attend_cached(const Context& context, View2<const T> qkv,
 
 template <class T>
 bool Attention<T>::has_decode(const Context& context) const {
-  const index_t widest = std::max(form_.hidden, heads_tp_ * form_.head_size);
+  const index_t widest = std::max(form_.hidden, heads_.heads * form_.head_size);
   return context.sequence() == 1 && !relative_bias_ &&
          kernels::has_decode_linear<T>(context.rows(), widest);
 }
@@ -268,7 +260,7 @@ void Attention<T>::decode(const Context& context, const kernels::DecodeInput<T>&
   const kernels::CachedHeads heads_of_one = cached_heads();
   kernels::DecodeOutput<T> qkv;
   qkv.y = context.scratch.matrix<T>(Category::attention, context.rows(),
-                                    heads_tp_ * form_.head_size);
+                                    heads_.heads * form_.head_size);
   qkv.k = cache.k;
   qkv.v = cache.v;
   qkv.texts = texts;

@@ -10,6 +10,8 @@
 #include <optional>
 #include <string>
 
+#include "base/error.hpp"
+#include "base/plural.hpp"
 #include "base/types.hpp"
 #include "comm/group.hpp"
 #include "kernels/attention.hpp"
@@ -41,6 +43,18 @@ struct KvCache {
 struct HeadRange {
   index_t begin = 0, heads = 1, kv_heads = 1;
 };
+// Those of this rank; Error where a tensor group cannot share the form's heads.
+template <class T>
+HeadRange heads_of_rank(const Builder<T>& builder, const std::string& name,
+                        const AttentionForm& form) {
+  const int size = builder.tensor_size();
+  TRIREME_REQUIRE(form.heads % size == 0 && form.kv_heads % size == 0,
+                  "{}: {} and {} key heads over {}", name,
+                  format_plural(form.heads, "head"), form.kv_heads,
+                  format_plural(size, "rank"));
+  const index_t heads = form.heads / size;
+  return {heads * builder.tensor_rank(), heads, form.kv_heads / size};
+}
 kernels::AttentionDesc describe_attention(const Context& context,
                                           const AttentionForm& form,
                                           const HeadRange& range);
@@ -118,12 +132,11 @@ class Attention {
   View1<const T> output_bias() const { return projection_.bias(); }
   bool has_bias() const { return projection_.has_bias(); }
   // Columns of a KvCache view: g_tp * d.
-  index_t kv_columns() const { return kv_heads_tp_ * form_.head_size; }
+  index_t kv_columns() const { return heads_.kv_heads * form_.head_size; }
 
  private:
   kernels::AttentionDesc describe(const Context& context) const {
-    kernels::AttentionDesc desc =
-        describe_attention(context, form_, {head_begin_, heads_tp_, kv_heads_tp_});
+    kernels::AttentionDesc desc = describe_attention(context, form_, heads_);
     desc.has_bias = relative_bias_.has_value();
     return desc;
   }
@@ -132,7 +145,7 @@ class Attention {
                       Held& held) const;
   void require_room(const Context& context, const kernels::CachedTexts& texts) const;
   kernels::CachedHeads cached_heads() const {
-    return {heads_tp_, kv_heads_tp_, form_.head_size, form_.scale};
+    return {heads_.heads, heads_.kv_heads, form_.head_size, form_.scale};
   }
   void attend_cached(const Context& context, View2<const T> qkv, const KvCache<T>& cache,
                      View2<T> o) const;
@@ -144,12 +157,12 @@ class Attention {
   template <class U>
   Parts<U> parts_of(const Context& context, View2<U> qkv) const {
     const index_t d = form_.head_size;
-    return {heads_of(context, qkv), heads_of(context, qkv, heads_tp_ * d),
-            heads_of(context, qkv, (heads_tp_ + kv_heads_tp_) * d)};
+    return {heads_of(context, qkv), heads_of(context, qkv, heads_.heads * d),
+            heads_of(context, qkv, (heads_.heads + heads_.kv_heads) * d)};
   }
 
   AttentionForm form_;
-  index_t heads_tp_, kv_heads_tp_, head_begin_;
+  HeadRange heads_;
   std::optional<RelativeBias<T>> relative_bias_;
   ColumnParallelLinear<T> qkv_;
   RowParallelLinear<T> projection_;

@@ -11,8 +11,8 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/timers.hpp"
-#include "kernels/dropout.hpp"
 #include "kernels/reductions.hpp"
+#include "nn/dropout.hpp"
 
 namespace trireme::nn {
 
@@ -20,9 +20,7 @@ template <class T>
 CrossAttention<T>::CrossAttention(const Builder<T>& builder, const std::string& name,
                                   const AttentionForm& form)
     : form_(form),
-      heads_tp_(form.heads / builder.tensor_size()),
-      kv_heads_tp_(form.kv_heads / builder.tensor_size()),
-      head_begin_(heads_tp_ * builder.tensor_rank()),
+      heads_(heads_of_rank(builder, name, form)),
       q_(builder, name + "/q", form.hidden, form.heads * form.head_size,
          {.init = Initializer::normal(form.query_std), .has_bias = form.has_bias}),
       kv_(builder, name + "/kv", form.hidden, 2 * form.kv_heads * form.head_size,
@@ -32,13 +30,7 @@ CrossAttention<T>::CrossAttention(const Builder<T>& builder, const std::string& 
            .blocks = {form.kv_heads * form.head_size, form.kv_heads * form.head_size}}),
       projection_(
           builder, name + "/projection", form.heads * form.head_size, form.hidden,
-          {.init = Initializer::normal(form.output_std), .has_bias = form.has_bias}) {
-  const int size = builder.tensor_size();
-  TRIREME_REQUIRE(form.heads % size == 0 && form.kv_heads % size == 0,
-                  "{}: {} and {} key heads over {}", name,
-                  format_plural(form.heads, "head"), form.kv_heads,
-                  format_plural(size, "rank"));
-}
+          {.init = Initializer::normal(form.output_std), .has_bias = form.has_bias}) {}
 
 template <class T>
 void CrossAttention<T>::forward(const Context& context, View2<const T> x,
@@ -52,7 +44,7 @@ void CrossAttention<T>::forward(const Context& context, View2<const T> x,
   saved.q = arena.matrix<T>(Category::attention, rows, q_.out_tp());
   saved.kv = arena.matrix<T>(Category::attention, source.rows(), kv_.out_tp());
   saved.o = arena.matrix<T>(Category::attention, rows, q_.out_tp());
-  saved.lse = arena.vector<Accumulator<T>>(Category::attention, rows * heads_tp_);
+  saved.lse = arena.vector<Accumulator<T>>(Category::attention, rows * heads_.heads);
   q_.forward(context, x, saved.q);
   kv_.forward(source, memory, saved.kv);
   kernels::attention_forward<T>(context.exec, describe(context), context.step,
@@ -113,9 +105,7 @@ void CrossAttention<T>::backward_memory(const Context& source,
   const auto mine =
       source.scratch.matrix<T>(Category::gradient, source.local_rows(), form_.hidden);
   kv_.start_backward_input(source, d_kv, mine).wait(source.exec);
-  kernels::bias_dropout_add_forward<T>(source.exec, {.batch = source.samples()},
-                                       source.step, as_const(mine), {},
-                                       as_const(d_memory), d_memory);
+  add_rows(source, as_const(mine), d_memory);
 }
 
 template <class T>

@@ -78,13 +78,13 @@ class CrossAttention {
   void backward_memory(const Context& source, const MemoryGradient<T>& d_memory,
                        View2<const T> d_kv) const;
   kernels::AttentionDesc describe(const Context& context) const {
-    return describe_attention(context, form_, {head_begin_, heads_tp_, kv_heads_tp_});
+    return describe_attention(context, form_, heads_);
   }
   // The first column of the values.
-  index_t values_begin() const { return kv_heads_tp_ * form_.head_size; }
+  index_t values_begin() const { return heads_.kv_heads * form_.head_size; }
 
   AttentionForm form_;
-  index_t heads_tp_, kv_heads_tp_, head_begin_;
+  HeadRange heads_;
   ColumnParallelLinear<T> q_, kv_;
   RowParallelLinear<T> projection_;
 };

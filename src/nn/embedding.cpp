@@ -109,24 +109,13 @@ View1<const std::int32_t> Embedding<T>::local(const Context& context,
   return {first, static_cast<std::size_t>(context.local_rows())};
 }
 
-template <class T>
-kernels::DropoutDesc Embedding<T>::dropout(const Context& context) const {
-  return {.probability = context.mode == Mode::training ? form_.dropout : 0.0,
-          .batch = context.samples(),
-          .sequence_begin = context.sequence_begin(),
-          .layer = form_.layer,
-          .site = random::Site::embedding};
-}
-
 // Where one rank has all words, they are looked up in the same pass as what is added.
 template <class T>
 void Embedding<T>::sum(const Context& context, const Ids& ids,
                        const kernels::DropoutDesc& dropout, View2<T> x) const {
   if (!position_) {
     word_.forward(context, ids.tokens, x);
-    if (dropout.probability == 0.0) return;
-    kernels::bias_dropout_add_forward<T>(context.exec, dropout, context.step, as_const(x),
-                                         {}, {}, x);
+    drop_rows(context, dropout, x);
     return;
   }
   const bool is_whole = context.groups.tensor->size() == 1;
@@ -155,9 +144,7 @@ void Embedding<T>::forward(const Context& context, const Ids& ids, View2<T> x,
   sum(context, ids, keeps_all, before);
   norm_->forward(context, as_const(before), x, saved.norm);
   saved.norm_values = norm_->saved_values(context);
-  if (desc.probability == 0.0) return;
-  kernels::bias_dropout_add_forward<T>(context.exec, desc, context.step, as_const(x), {},
-                                       {}, x);
+  drop_rows(context, desc, x);
 }
 
 template <class T>

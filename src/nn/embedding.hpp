@@ -21,6 +21,7 @@
 #include "base/exec.hpp"
 #include "kernels/dropout.hpp"
 #include "nn/context.hpp"
+#include "nn/dropout.hpp"
 #include "nn/norm.hpp"
 #include "nn/weight_gradients.hpp"
 #include "tensor/param_registry.hpp"
@@ -94,7 +95,9 @@ class Embedding {
  private:
   View1<const std::int32_t> local(const Context& context,
                                   View1<const std::int32_t> ids) const;
-  kernels::DropoutDesc dropout(const Context& context) const;
+  kernels::DropoutDesc dropout(const Context& context) const {
+    return dropout_of(context, form_.dropout, form_.layer, random::Site::embedding);
+  }
   // The sum of what is looked up, with what is dropped of it.
   void sum(const Context& context, const Ids& ids, const kernels::DropoutDesc& dropout,
            View2<T> x) const;

@@ -202,8 +202,7 @@ ReplicatedLinear<T>::ReplicatedLinear(const Builder<T>& builder, const std::stri
 template <class T>
 void ReplicatedLinear<T>::forward(const Context& context, View2<const T> x,
                                   View2<T> y) const {
-  kernels::linear_forward<T>(context.exec, x, weight_.operand(),
-                             kernels::Epilogue<T>{.bias = bias_.vector()}, y);
+  forward_activated(context, x, kernels::Activation::none, {}, y);
 }
 
 template <class T>

@@ -18,12 +18,10 @@ LmHead<T>::LmHead(const Builder<T>& builder, const LmHeadForm& form,
 
 template <class T>
 kernels::DropoutDesc LmHead<T>::dropout(const Context& context) const {
-  return {.probability = context.mode == Mode::training ? form_.dropout : 0.0,
-          .batch = context.samples(),
-          .sequence_begin = context.sequence_begin(),
-          .layer = form_.layer,
-          .site = random::Site::embedding,
-          .factor = form_.factor};
+  kernels::DropoutDesc desc =
+      dropout_of(context, form_.dropout, form_.layer, random::Site::embedding);
+  desc.factor = form_.factor;
+  return desc;
 }
 
 template <class T>
@@ -35,11 +33,7 @@ void LmHead<T>::forward(const Context& context, View2<const T> x,
   Arena& arena = context.takes_gradients() ? context.scratch : *context.saved;
   const auto normed = arena.matrix<T>(Category::norm, context.local_rows(), form_.hidden);
   norm_.forward(context, x, normed, saved.norm);
-  const kernels::DropoutDesc desc = dropout(context);
-  if (is_scaled(desc)) {
-    kernels::bias_dropout_add_forward<T>(context.exec, desc, context.step,
-                                         as_const(normed), {}, {}, normed);
-  }
+  drop_rows(context, dropout(context), normed);
   words_.forward(context, as_const(normed), labels, mask, totals, saved.words);
 }
 
@@ -48,7 +42,7 @@ void LmHead<T>::backward_input(const Context& context, const Saved& saved, View2
                                WeightPass weight_pass) const {
   const kernels::DropoutDesc desc = dropout(context);
   const View2<T>& d_n = saved.words.d_x;
-  if (is_scaled(desc)) {
+  if (changes_rows(desc)) {
     kernels::dropout_backward<T>(context.exec, desc, context.step, as_const(d_n), d_n);
   }
   norm_.backward_input(context, as_const(d_n), saved.norm, {}, d_x);
@@ -69,7 +63,7 @@ void LmHead<T>::logits(const Context& context, View2<const T> x, View2<T> logits
   const bool is_layer_norm = form_.norm.kind == kernels::NormKind::layernorm;
   kernels::DropoutDesc desc = dropout(context);
   desc.batch = 1;  // any number of rows, of which none is dropped
-  if (is_layer_norm && !is_scaled(desc) &&
+  if (is_layer_norm && !changes_rows(desc) &&
       kernels::has_decode_linear<T>(rows, form_.hidden)) {
     words_.decode(context, norm_.decode_input(x), logits);
     return;
@@ -77,10 +71,7 @@ void LmHead<T>::logits(const Context& context, View2<const T> x, View2<T> logits
   const auto normed = context.scratch.matrix<T>(Category::norm, rows, form_.hidden);
   typename Norm<T>::Saved unused;
   norm_.forward(context, x, normed, unused);
-  if (is_scaled(desc)) {
-    kernels::bias_dropout_add_forward<T>(context.exec, desc, context.step,
-                                         as_const(normed), {}, {}, normed);
-  }
+  drop_rows(context, desc, normed);
   words_.logits(context, as_const(normed), logits);
 }
 

@@ -12,6 +12,7 @@
 #include "base/exec.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/step_state.hpp"
+#include "nn/dropout.hpp"
 #include "nn/embedding.hpp"
 #include "nn/norm.hpp"
 #include "nn/word_loss.hpp"
@@ -57,10 +58,6 @@ class LmHead {
   index_t vocabulary_tp() const { return words_.vocabulary_tp(); }
 
  private:
-  // Whether n is more than the norm's output.
-  bool is_scaled(const kernels::DropoutDesc& dropout) const {
-    return dropout.probability > 0.0 || dropout.factor != 1.0;
-  }
   kernels::DropoutDesc dropout(const Context& context) const;
 
   LmHeadForm form_;

@@ -4,9 +4,9 @@
 #include "base/error.hpp"
 #include "comm/group.hpp"
 #include "kernels/activation.hpp"
-#include "kernels/dropout.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/reductions.hpp"
+#include "nn/dropout.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::nn {
@@ -33,8 +33,7 @@ PairHead<T>::PairHead(const Builder<T>& builder, const std::string& name,
                   form.init_std) {}
 
 template <class T>
-void PairHead<T>::forward(const Context& context, View2<const T> x,
-                          View1<const std::int32_t> labels, View1<const float> mask,
+void PairHead<T>::forward(const Context& context, View2<const T> x, const Fields& fields,
                           View1<double> totals, Saved& saved) const {
   using Acc = Accumulator<T>;
   const Exec& exec = context.exec;
@@ -61,16 +60,15 @@ void PairHead<T>::forward(const Context& context, View2<const T> x,
                             saved.p);
   classifier_.forward(context, as_const(saved.p), saved.logits);
   kernels::cross_entropy_row_max_and_sums<T>(exec, range(), as_const(saved.logits),
-                                             labels, saved.row_max, saved.sums);
+                                             fields.labels, saved.row_max, saved.sums);
   kernels::cross_entropy_loss<T>(exec, as_const(saved.row_max), as_const(saved.sums),
-                                 mask, saved.loss, totals);
+                                 fields.mask, saved.loss, totals);
 }
 
 template <class T>
-void PairHead<T>::backward_input(const Context& context, View1<const std::int32_t> labels,
-                                 View1<const float> mask, const Saved& saved,
-                                 kernels::Accumulate accumulate, View2<T> d_x,
-                                 Held& held) const {
+void PairHead<T>::backward_input(const Context& context, const Fields& fields,
+                                 const Saved& saved, kernels::Accumulate accumulate,
+                                 View2<T> d_x, Held& held) const {
   const Exec& exec = context.exec;
   const index_t b = context.samples(), h = form_.hidden;
   const auto sums = [&](index_t columns) {
@@ -81,9 +79,9 @@ void PairHead<T>::backward_input(const Context& context, View1<const std::int32_
   held.pooler_sums = sums(h);
   held.classifier_sums = sums(form_.classes);
   held.d_logits = saved.logits;
-  kernels::cross_entropy_backward<T>(exec, range(), context.step, objective_, labels,
-                                     mask, as_const(saved.row_max), as_const(saved.sums),
-                                     held.d_logits);
+  kernels::cross_entropy_backward<T>(exec, range(), context.step, objective_,
+                                     fields.labels, fields.mask, as_const(saved.row_max),
+                                     as_const(saved.sums), held.d_logits);
   kernels::sum_row_blocks<T>(exec, as_const(held.d_logits), held.classifier_sums);
   classifier_.backward_input(context, as_const(held.d_logits), held.d_pre_activation);
   kernels::activation_backward<T>(exec, kPooler, as_const(held.d_pre_activation),
@@ -96,9 +94,7 @@ void PairHead<T>::backward_input(const Context& context, View1<const std::int32_
   const ArenaScope scope(context.scratch);
   const auto d_first = context.scratch.matrix<T>(Category::gradient, b, h);
   pooler_.backward_input(context, as_const(held.d_pre_activation), d_first);
-  const View2<T> sum = first_position(context, d_x);
-  kernels::bias_dropout_add_forward<T>(exec, {.batch = b}, context.step,
-                                       as_const(d_first), {}, as_const(sum), sum);
+  add_rows(context, as_const(d_first), first_position(context, d_x));
 }
 
 template <class T>

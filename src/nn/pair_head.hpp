@@ -40,16 +40,20 @@ class PairHead {
     View2<Accumulator<T>> pooler_sums, classifier_sums;
   };
 
+  // Of each sample, (b).
+  struct Fields {
+    View1<const std::int32_t> labels;
+    View1<const float> mask;
+  };
+
   PairHead(const Builder<T>& builder, const std::string& name, const PairHeadForm& form,
            kernels::ObjectiveScale objective = {});
 
-  // x (local rows, h); labels, mask (b). totals[0] += sum of mask * loss, totals[1] +=
-  // sum of mask.
-  void forward(const Context& context, View2<const T> x, View1<const std::int32_t> labels,
-               View1<const float> mask, View1<double> totals, Saved& saved) const;
+  // x (local rows, h). totals[0] += sum of mask * loss, totals[1] += sum of mask.
+  void forward(const Context& context, View2<const T> x, const Fields& fields,
+               View1<double> totals, Saved& saved) const;
   // The gradient of x[0] is added to d_x, or written, with zeros for all others.
-  void backward_input(const Context& context, View1<const std::int32_t> labels,
-                      View1<const float> mask, const Saved& saved,
+  void backward_input(const Context& context, const Fields& fields, const Saved& saved,
                       kernels::Accumulate accumulate, View2<T> d_x, Held& held) const;
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;

@@ -33,16 +33,6 @@ PostNormLayer<T>::PostNormLayer(const Builder<T>& builder, const LayerForm& form
 }
 
 template <class T>
-kernels::DropoutDesc PostNormLayer<T>::dropout(const Context& context,
-                                               random::Site site) const {
-  return {.probability = context.mode == Mode::training ? dropout_ : 0.0,
-          .batch = context.samples(),
-          .sequence_begin = context.sequence_begin(),
-          .layer = layer_,
-          .site = site};
-}
-
-template <class T>
 void PostNormLayer<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                                Saved& saved) const {
   const index_t rows = context.local_rows();
@@ -138,9 +128,7 @@ void PostNormLayer<T>::attention_input(const Context& context, const Saved& save
       context, sum.d_branch, saved.attention, d_x, held.attention);
   if (now) attention_weight(context, saved, held, qkv_bias, gradients);
   request.wait(context.exec);
-  kernels::bias_dropout_add_forward<T>(context.exec, {.batch = context.samples()},
-                                       context.step, as_const(d_x), {},
-                                       as_const(sum.d_sum), d_x);
+  add_rows(context, as_const(sum.d_sum), d_x);
 }
 
 template <class T>

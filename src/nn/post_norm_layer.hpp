@@ -14,6 +14,7 @@
 #include "base/types.hpp"
 #include "kernels/dropout.hpp"
 #include "nn/attention.hpp"
+#include "nn/dropout.hpp"
 #include "nn/layer_form.hpp"
 #include "nn/mlp.hpp"
 #include "nn/norm.hpp"
@@ -75,7 +76,9 @@ class PostNormLayer {
                         PartialGradients<T>& gradients) const;
   void mlp_weight(const Context& context, const Saved& saved, const Held& held,
                   PartialGradients<T>& gradients) const;
-  kernels::DropoutDesc dropout(const Context& context, random::Site site) const;
+  kernels::DropoutDesc dropout(const Context& context, random::Site site) const {
+    return dropout_of(context, dropout_, layer_, site);
+  }
 
   index_t hidden_;
   double dropout_;

@@ -53,16 +53,6 @@ TransformerLayer<T>::TransformerLayer(const Builder<T>& builder, const LayerForm
       mlp_(builder, form.name + "/mlp", form.mlp) {}
 
 template <class T>
-kernels::DropoutDesc TransformerLayer<T>::dropout(const Context& context,
-                                                  random::Site site) const {
-  return {.probability = context.mode == Mode::training ? dropout_ : 0.0,
-          .batch = context.samples(),
-          .sequence_begin = context.sequence_begin(),
-          .layer = layer_,
-          .site = site};
-}
-
-template <class T>
 void TransformerLayer<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                                   Saved& saved, View2<const T> memory) const {
   const index_t rows = context.local_rows();

@@ -13,7 +13,7 @@
 
 #include "base/error.hpp"
 #include "comm/mpi_communicator.hpp"
-#include "unit/io/scratch.hpp"
+#include "support/shared_scratch.hpp"
 
 namespace trireme::check {
 namespace {
@@ -27,13 +27,8 @@ using ::testing::StartsWith;
 class Preflight : public ::testing::Test {
  protected:
   Preflight() {
-    if (world_->rank() == 0) {
-      scratch_ = std::make_unique<test::Scratch>();
-      directory_ = scratch_->path().string();
-    }
-    world_->broadcast(directory_);
     // The run's directory is made later.
-    options_.directories = {io::Path(directory_) / "runs/a", directory_};
+    options_.directories = {scratch_ / "runs/a", scratch_.path()};
     options_.host = "node" + std::to_string(world_->rank());
     options_.memory_bytes = 1 << 20;
   }
@@ -59,11 +54,8 @@ class Preflight : public ::testing::Test {
 
   std::shared_ptr<comm::Communicator> world_ = comm::make_mpi_world();
   int last_ = world_->size() - 1;
-  std::string directory_;
+  test::SharedScratch scratch_{*world_};
   PreflightOptions options_;
-
- private:
-  std::unique_ptr<test::Scratch> scratch_;
 };
 
 TEST_F(Preflight, FitNodes) {
@@ -72,7 +64,7 @@ TEST_F(Preflight, FitNodes) {
       preflight(*world_, options_),
       ContainsRegex("^preflight: 1 node fit for the run \\(write [0-9.]+[mu]?s, memory "
                     "[0-9.]+[mu]?s, compute [0-9.]+[mu]?s, exchange [0-9.]+[mu]?s\\)$"));
-  EXPECT_TRUE(world_->rank() != 0 || std::filesystem::is_empty(directory_));
+  EXPECT_TRUE(world_->rank() != 0 || std::filesystem::is_empty(scratch_.path()));
 }
 
 TEST_F(Preflight, OneThatCannotWrite) {

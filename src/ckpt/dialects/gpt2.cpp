@@ -20,8 +20,8 @@ namespace trireme::ckpt {
 namespace {
 
 constexpr const char* kGpt2Prefix = "transformer.";
-// LayerNorm's epsilon of every model here (kernels/norm.hpp is given it by nn).
-constexpr double kGpt2NormEpsilon = 1e-5;
+// A GPT's is that of every architecture that says no other.
+const double kGpt2NormEpsilon = config::ModelConfig().norm_epsilon;
 
 void check_gpt2_architecture(const nlohmann::json& json, ConfigFields& fields) {
   const auto activation = json.value("activation_function", nlohmann::json("gelu_new"));

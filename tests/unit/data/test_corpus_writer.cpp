@@ -1,13 +1,17 @@
 // Corpora written by 1, 2 and 3 ranks have the same bytes; an error on one rank is one on
 // all, and leaves nothing.
 #include "data/corpus_writer.hpp"
+#include "data/vocabulary_trainer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/environment.hpp"
+#include <memory>
+
+#include "comm/mpi_communicator.hpp"
 #include "data/corpus.hpp"
 #include "support/compress.hpp"
+#include "support/shared_scratch.hpp"
 #include "unit/data/fixtures.hpp"
 
 namespace trireme::data {
@@ -17,32 +21,16 @@ using ::testing::HasSubstr;
 
 class CorpusWriterRanks : public ::testing::Test {
  protected:
-  CorpusWriterRanks()
-      : environment_(no_arguments_, none_), world_(*environment_.world()) {
-    // One directory for all ranks.
-    if (world_.rank() == 0) {
-      scratch_.emplace();
-      directory_ = scratch_->path().string();
-    }
-    world_.broadcast(directory_);
-  }
-  ~CorpusWriterRanks() override { world_.barrier(); }
-
-  std::filesystem::path path(const std::string& name) const {
-    return std::filesystem::path(directory_) / name;
-  }
-  void put(const std::string& name, const std::string& text) {
-    if (world_.rank() == 0) test::spill(path(name), text);
-    world_.barrier();
-  }
+  std::filesystem::path path(const std::string& name) const { return scratch_ / name; }
+  void put(const std::string& name, const std::string& text) { scratch_.put(name, text); }
   // As `ranks` ranks (those that there are) and as one, into two files.
   void expect_same_bytes(const std::vector<std::filesystem::path>& inputs,
                          SourceOptions source_options, CorpusOptions options,
                          const Tokenizer& tokenizer) {
     const DocumentSource source(inputs, source_options);
     const CorpusSummary together =
-        write_corpus(tokenizer, source, path("together.h5"), world_, options);
-    if (world_.rank() == 0) {
+        write_corpus(tokenizer, source, path("together.h5"), *world_, options);
+    if (world_->rank() == 0) {
       const auto self = comm::make_self_communicator("self");
       const CorpusSummary alone =
           write_corpus(tokenizer, source, path("alone.h5"), *self, options);
@@ -56,19 +44,15 @@ class CorpusWriterRanks : public ::testing::Test {
       EXPECT_TRUE(test::slurp(path("together.h5")) == test::slurp(path("alone.h5")));
       EXPECT_EQ(Corpus(path("together.h5")).verify(), "");
     }
-    world_.barrier();
+    world_->barrier();
   }
   std::size_t files_left() const {
     return static_cast<std::size_t>(
-        std::distance(std::filesystem::directory_iterator(directory_), {}));
+        std::distance(std::filesystem::directory_iterator(scratch_.path()), {}));
   }
 
-  int no_arguments_ = 0;
-  char** none_ = nullptr;
-  comm::Environment environment_;
-  comm::Communicator& world_;
-  std::optional<test::Scratch> scratch_;
-  std::string directory_;
+  std::shared_ptr<comm::Communicator> world_ = comm::make_mpi_world();
+  test::SharedScratch scratch_{*world_};
 };
 
 TEST_F(CorpusWriterRanks, GiveTheBytesOfOne) {
@@ -142,9 +126,9 @@ TEST_F(CorpusWriterRanks, GiveTheBytesOfUnpackedFiles) {
       inputs.push_back(path(name));
     }
     expect_same_bytes(inputs, {.cut_inside_documents = true}, {}, tokenizer);
-    if (world_.rank() == 0) corpora.push_back(test::slurp(path("together.h5")));
+    if (world_->rank() == 0) corpora.push_back(test::slurp(path("together.h5")));
   }
-  if (world_.rank() != 0) return;
+  if (world_->rank() != 0) return;
   EXPECT_TRUE(corpora.at(1) == corpora.at(0));
   EXPECT_TRUE(corpora.at(2) == corpora.at(0));
 }
@@ -177,9 +161,9 @@ TEST_F(CorpusWriterRanks, KeepTheSentencesOfUnpackedFiles) {
                            .cut_before_blank_lines_only = true,
                            .window = window},
                           options, tokenizer);
-        if (world_.rank() == 0) corpora.push_back(test::slurp(path("together.h5")));
+        if (world_->rank() == 0) corpora.push_back(test::slurp(path("together.h5")));
       }
-      if (world_.rank() != 0) continue;
+      if (world_->rank() != 0) continue;
       EXPECT_TRUE(corpora.at(1) == corpora.at(0)) << name << " " << window;
       EXPECT_TRUE(corpora.at(2) == corpora.at(0)) << name << " " << window;
     }
@@ -199,7 +183,7 @@ TEST_F(CorpusWriterRanks, SumManyBlocks) {
 TEST_F(CorpusWriterRanks, TrainTheSameTokenizer) {
   put("a.txt", io::read_file(test::fixture("sample.txt")));
   const DocumentSource source({path("a.txt")}, {.cut_inside_documents = true});
-  const TrainedTokenizer trained = train_tokenizer(source, 700, world_, {});
+  const TrainedTokenizer trained = train_byte_level_bpe(source, 700, *world_, {});
   EXPECT_FALSE(trained.ran_out_of_pairs);
   const std::string sample = io::read_file(test::fixture("sample.txt"));
   EXPECT_EQ(trained.tokenizer.encode(sample), test::trained_tokenizer().encode(sample));
@@ -210,14 +194,14 @@ TEST_F(CorpusWriterRanks, AllLearnOfOnesError) {
   for (int i = 0; i < 300; ++i) lines += "{\"text\": \"fine\"}\n";
   put("bad.jsonl", lines + "{\"text\": 1}\n" + lines + "nonsense\n");
   const std::size_t before = files_left();
-  world_.barrier();
+  world_->barrier();
   const DocumentSource source({path("bad.jsonl")}, {});
   const std::string message = test::message_of<InputError>([&] {
-    write_corpus(test::trained_tokenizer(), source, path("bad.h5"), world_, {});
+    write_corpus(test::trained_tokenizer(), source, path("bad.h5"), *world_, {});
   });
   // The first error in the input, whoever reads it.
   EXPECT_THAT(message, HasSubstr("bad.jsonl:301: 'text' is number"));
-  world_.barrier();
+  world_->barrier();
   EXPECT_EQ(files_left(), before);
 }
 

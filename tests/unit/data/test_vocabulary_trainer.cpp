@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "base/words.hpp"
-#include "comm/environment.hpp"
+#include "comm/mpi_communicator.hpp"
 #include "data/sentence_piece_library.hpp"
+#include "support/shared_scratch.hpp"
 #include "unit/data/fixtures.hpp"
 
 namespace trireme::data {
@@ -21,35 +24,19 @@ constexpr const char* kNoTrainer =
 
 class VocabularyTrainer : public ::testing::Test {
  protected:
-  VocabularyTrainer()
-      : environment_(no_arguments_, none_), world_(*environment_.world()) {
-    if (world_.rank() == 0) {
-      scratch_.emplace();
-      directory_ = scratch_->path().string();
-    }
-    world_.broadcast(directory_);
-  }
-  ~VocabularyTrainer() override { world_.barrier(); }
   void SetUp() override {
     if (!has_sentence_piece()) GTEST_SKIP() << kNoTrainer;
   }
 
   DocumentSource source_of(const std::string& name, const std::string& text) {
-    const auto path = std::filesystem::path(directory_) / name;
-    if (world_.rank() == 0) test::spill(path, text);
-    world_.barrier();
-    return DocumentSource({path}, {.cut_inside_documents = true});
+    return DocumentSource({scratch_.put(name, text)}, {.cut_inside_documents = true});
   }
   DocumentSource sample() {
     return source_of("sample.txt", io::read_file(test::fixture("sample.txt")));
   }
 
-  int no_arguments_ = 0;
-  char** none_ = nullptr;
-  comm::Environment environment_;
-  comm::Communicator& world_;
-  std::optional<test::Scratch> scratch_;
-  std::string directory_;
+  std::shared_ptr<comm::Communicator> world_ = comm::make_mpi_world();
+  test::SharedScratch scratch_{*world_};
 };
 
 std::vector<std::string> list_of(const WordCounter::Counts& counts, TokenId size) {
@@ -100,13 +87,13 @@ TEST_F(VocabularyTrainer, OfAnyRanksIsThatOfOne) {
   const DocumentSource source = sample();
   const auto self = comm::make_self_communicator("self");
   const auto basic = BasicTokenizerOptions::cased();
-  const TrainedTokenizer words = train_word_piece(source, 400, basic, world_, {});
+  const TrainedTokenizer words = train_word_piece(source, 400, basic, *world_, {});
   EXPECT_EQ(words.tokenizer.files(),
             train_word_piece(source, 400, basic, *self, {}).tokenizer.files());
   EXPECT_EQ(words.tokenizer.vocabulary_size(), 400u);
   EXPECT_FALSE(words.ran_out_of_pairs);
   EXPECT_EQ(words.tokenizer.model().description(), "WordPiece, cased");
-  const TrainedTokenizer unigram = train_unigram(source, 600, 10, world_, {});
+  const TrainedTokenizer unigram = train_unigram(source, 600, 10, *world_, {});
   EXPECT_EQ(unigram.tokenizer.files(),
             train_unigram(source, 600, 10, *self, {}).tokenizer.files());
   EXPECT_EQ(unigram.tokenizer.vocabulary_size(), 600u);
@@ -122,8 +109,8 @@ TEST_F(VocabularyTrainer, OfAnyRanksIsThatOfOne) {
 
 TEST_F(VocabularyTrainer, SaysWhenTheTextHasNoMore) {
   const DocumentSource source = source_of("few.txt", "abc abd abc abe\n");
-  EXPECT_TRUE(train_word_piece(source, 400, {}, world_, {}).ran_out_of_pairs);
-  const TrainedTokenizer unigram = train_unigram(source, 4000, 0, world_, {});
+  EXPECT_TRUE(train_word_piece(source, 400, {}, *world_, {}).ran_out_of_pairs);
+  const TrainedTokenizer unigram = train_unigram(source, 4000, 0, *world_, {});
   EXPECT_TRUE(unigram.ran_out_of_pairs);
   EXPECT_LT(unigram.tokenizer.vocabulary_size(), 300u);
 }
@@ -131,14 +118,14 @@ TEST_F(VocabularyTrainer, SaysWhenTheTextHasNoMore) {
 TEST_F(VocabularyTrainer, RefusesWhatHasNoRoom) {
   const DocumentSource source = sample();
   EXPECT_THAT(
-      test::message_of<InputError>([&] { train_unigram(source, 300, 100, world_, {}); }),
+      test::message_of<InputError>([&] { train_unigram(source, 300, 100, *world_, {}); }),
       AllOf(HasSubstr("of 300 tokens is too small"), HasSubstr("make 359")));
-  EXPECT_THAT(
-      test::message_of<InputError>([&] { train_word_piece(source, 20, {}, world_, {}); }),
-      HasSubstr("too small for this text"));
+  EXPECT_THAT(test::message_of<InputError>(
+                  [&] { train_word_piece(source, 20, {}, *world_, {}); }),
+              HasSubstr("too small for this text"));
   const DocumentSource blank = source_of("blank.txt", " \n ");
   EXPECT_THAT(
-      test::message_of<InputError>([&] { train_unigram(blank, 400, 0, world_, {}); }),
+      test::message_of<InputError>([&] { train_unigram(blank, 400, 0, *world_, {}); }),
       HasSubstr("nothing to train on"));
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/initialize.hpp"
 #include "kernels/relative_bias.hpp"
 #include "nn/cross_attention.hpp"
+#include "nn/dropout.hpp"
 #include "nn/masked_head.hpp"
 #include "nn/pair_head.hpp"
 #include "nn/post_norm_layer.hpp"
@@ -83,12 +84,6 @@ inline View1<const std::int32_t> pair_labels(const nn::Context& context) {
   return {context.ids(kTypesField).data(), extent(kSamples)};
 }
 
-template <class T>
-void add_to(const nn::Context& context, View2<const T> more, View2<T> sum) {
-  kernels::bias_dropout_add_forward<T>(context.exec, {.batch = context.samples()},
-                                       context.step, more, {}, nn::as_const(sum), sum);
-}
-
 // d_x of what reads x in two ways: `run` writes one gradient, and adds to the other.
 template <class T, class Run>
 void both_gradients(const nn::Context& context, View2<T> d_x, const Run& run) {
@@ -97,7 +92,7 @@ void both_gradients(const nn::Context& context, View2<T> d_x, const Run& run) {
       context.scratch.matrix<T>(Category::gradient, context.local_rows(), kHidden);
   kernels::fill(context.exec, View1<T>(d_memory.data(), extent(kRows * kHidden)), T{0});
   run(nn::MemoryGradient<T>{d_memory, kernels::Accumulate::yes});
-  add_to<T>(context, nn::as_const(d_memory), d_x);
+  nn::add_rows<T>(context, nn::as_const(d_memory), d_x);
 }
 
 }  // namespace detail
@@ -310,23 +305,24 @@ Layer<T> pair_head(LayerBench<T>& bench, double) {
     typename nn::PairHead<T>::Held held;
   };
   const auto parts = std::make_shared<Parts>(bench);
-  return {.in = kHidden,
-          .forward =
-              [parts](const nn::Context& context, View2<const T> x, View2<T>) {
-                parts->layer.forward(context, x, detail::pair_labels(context),
-                                     detail::pair_weights(context), context.totals,
-                                     parts->saved);
-              },
-          .backward_input =
-              [parts](const nn::Context& context, View2<const T>, View2<T> d_x) {
-                parts->layer.backward_input(context, detail::pair_labels(context),
-                                            detail::pair_weights(context), parts->saved,
-                                            kernels::Accumulate::no, d_x, parts->held);
-              },
-          .backward_weight =
-              [parts](const nn::Context& context) {
-                parts->layer.backward_weight(context, parts->saved, parts->held);
-              }};
+  return {
+      .in = kHidden,
+      .forward =
+          [parts](const nn::Context& context, View2<const T> x, View2<T>) {
+            parts->layer.forward(
+                context, x, {detail::pair_labels(context), detail::pair_weights(context)},
+                context.totals, parts->saved);
+          },
+      .backward_input =
+          [parts](const nn::Context& context, View2<const T>, View2<T> d_x) {
+            parts->layer.backward_input(
+                context, {detail::pair_labels(context), detail::pair_weights(context)},
+                parts->saved, kernels::Accumulate::no, d_x, parts->held);
+          },
+      .backward_weight =
+          [parts](const nn::Context& context) {
+            parts->layer.backward_weight(context, parts->saved, parts->held);
+          }};
 }
 
 template <class T>
