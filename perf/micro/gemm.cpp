@@ -46,6 +46,34 @@ void linear_forward_bias_gelu(benchmark::State& state) {
   });
 }
 
+// Of T5: no bias.
+template <class T>
+void linear_forward_relu(benchmark::State& state) {
+  const auto [in, out, flops] = Layer(state);
+  const auto x = normals<T>("x", kRows, in), w = normals<T>("w", out, in),
+             y = normals<T>("y", kRows, out), z = normals<T>("z", kRows, out);
+  run_compute_bound<T>(state, flops, [&](const Exec& exec) {
+    kernels::linear_forward<T>(exec, matrix(x, kRows, in),
+                               kernels::WeightOperand<T>(matrix(w, out, in)),
+                               {.activation = kernels::Activation::relu,
+                                .pre_activation = matrix(z, kRows, out)},
+                               matrix(y, kRows, out));
+  });
+}
+
+template <class T>
+void linear_forward_residual(benchmark::State& state) {
+  const auto [in, out, flops] = Layer(state);
+  const auto x = normals<T>("x", kRows, in), w = normals<T>("w", out, in),
+             y = normals<T>("y", kRows, out), residual = normals<T>("r", kRows, out);
+  run_compute_bound<T>(state, flops, [&](const Exec& exec) {
+    kernels::linear_forward<T>(exec, matrix(x, kRows, in),
+                               kernels::WeightOperand<T>(matrix(w, out, in)),
+                               {.residual = matrix(residual, kRows, out)},
+                               matrix(y, kRows, out));
+  });
+}
+
 template <class T>
 void linear_backward_input(benchmark::State& state) {
   const auto [in, out, flops] = Layer(state);
@@ -90,6 +118,9 @@ BENCHMARK_TEMPLATE(linear_backward_input, fp16)->Apply(shapes);
 BENCHMARK_TEMPLATE(linear_backward_weight, fp16)->Apply(shapes);
 BENCHMARK_TEMPLATE(linear_forward_bias_gelu, float)->Args({768, 3072})->UseRealTime();
 BENCHMARK_TEMPLATE(linear_forward_bias_gelu, bf16)->Args({768, 3072})->UseRealTime();
+BENCHMARK_TEMPLATE(linear_forward_relu, float)->Args({512, 2048})->UseRealTime();
+BENCHMARK_TEMPLATE(linear_forward_residual, float)->Args({2048, 512})->UseRealTime();
+BENCHMARK_TEMPLATE(linear_forward_residual, float)->Args({3072, 768})->UseRealTime();
 
 }  // namespace
 }  // namespace trireme::perf
