@@ -115,15 +115,15 @@ void write_texts(const Work& work, const Json& results) {
   }
 }
 
-void report(const inference::GenerationSpeed& speed, const Json& results, Log& log) {
+void report(const inference::GenerationSpeed& speed, const Json& results, bool can_slide,
+            Log& log) {
   const auto at_limit = std::count_if(results.begin(), results.end(), [](const Json& r) {
     return r["finish"] == inference::name_of(inference::FinishReason::context_limit);
   });
   if (at_limit > 0) {
-    log.warning(
-        "{} of {} ended because the model's context was full (--slide goes on with the "
-        "newer half of it)",
-        at_limit, format_plural(results.size(), "text"));
+    log.warning("{} of {} ended because the model's context was full{}", at_limit,
+                format_plural(results.size(), "text"),
+                can_slide ? " (--slide goes on with the newer half of it)" : "");
   }
   const double rate =
       static_cast<double>(speed.new_tokens) / std::max(speed.seconds, 1e-9);
@@ -211,7 +211,7 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
     summary["results"] = results;
     io::write_file(options.json, io::json_text(summary, 2) + "\n");
   }
-  report(speed, results, log);
+  report(speed, results, !decoded.has_source(), log);
   return 0;
 }
 
@@ -224,8 +224,9 @@ void add_input_options(CLI::App& command,
       ->required();
   command
       .add_option("--prompt", options->prompts.texts,
-                  "text to continue; may be given several times. Without any prompt the "
-                  "text begins a document")
+                  "text to continue, or for an encoder and decoder to make another of; "
+                  "may be given several times. Without any prompt the text begins a "
+                  "document")
       ->type_name("TEXT ...");
   command.add_option("--prompt-file", options->prompts.file,
                      "one prompt a line; .jsonl: \"prompt\" (text) or \"ids\" of each");

@@ -44,8 +44,15 @@ void check_decode(const char* kernel, const CachedTexts& texts, const CachedHead
 }
 template <class T>
 void check_output(const char* kernel, const CachedTexts& texts, const CachedHeads& heads,
-                  const View2<T>& o) {
+                  const View2<T>& o, const View2<const Accumulator<T>>& bias) {
   require_extents(kernel, "o", o, texts.count, heads.heads * heads.head_dim);
+  const auto distances = static_cast<index_t>(bias.extent(1));
+  if (distances == 0) return;
+  require_extents(kernel, "bias", bias, heads.heads, distances);
+  TRIREME_REQUIRE(distances >= texts.longest,
+                  "kernels::{}: a bias of {} for texts of up to {}", kernel,
+                  format_plural(distances, "distance"),
+                  format_plural(texts.longest, "position"));
 }
 
 }  // namespace
@@ -93,11 +100,12 @@ template <class T>
 void decode_attention_reference(const Exec& exec, const CachedTexts& texts,
                                 const CachedHeads& heads, View2<const T> qkv,
                                 View2<const T> k, View2<const T> v,
-                                View1<Accumulator<T>> scratch, View2<T> o) {
+                                View1<Accumulator<T>> scratch, View2<T> o,
+                                View2<const Accumulator<T>> bias) {
   using A = Accumulator<T>;
   constexpr const char* kName = "decode_attention_reference";
   check_decode<T>(kName, texts, heads, qkv, k, v, scratch);
-  check_output(kName, texts, heads, o);
+  check_output(kName, texts, heads, o, bias);
   const auto width = static_cast<index_t>(qkv.extent(1));
   const auto columns = static_cast<index_t>(k.extent(1));
   const T* const queries = qkv.data();
@@ -105,10 +113,11 @@ void decode_attention_reference(const Exec& exec, const CachedTexts& texts,
   const T* const values = v.data();
   A* const scores = scratch.data();
   T* const out = o.data();
+  const impl::DistanceBias<A> by_distance(bias);
   launch_rows(
       exec,
       {"trireme::kernels::decode_attention_reference",
-       impl::decode_attention_cost<T>(texts, heads)},
+       impl::decode_attention_cost<T>(texts, heads, bias)},
       texts.count * heads.heads, KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t text = item / heads.heads, head = item % heads.heads;
         const index_t d = heads.head_dim, length = texts.length(text);
@@ -130,6 +139,7 @@ void decode_attention_reference(const Exec& exec, const CachedTexts& texts,
             sum += static_cast<A>(query[c]) * static_cast<A>(key[j * columns + c]);
           }
           p[j] = scale * sum;
+          if (by_distance.is_there()) p[j] += by_distance.of(head, length - 1 - j);
         });
         team_barrier(team);
         const A largest = max_columns<A>(team, length, [=](index_t j) { return p[j]; });
@@ -150,11 +160,12 @@ void decode_attention_reference(const Exec& exec, const CachedTexts& texts,
 template <class T>
 void decode_attention(const Exec& exec, const CachedTexts& texts,
                       const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
-                      View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o) {
+                      View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o,
+                      View2<const Accumulator<T>> bias) {
   constexpr const char* kName = "decode_attention";
   check_decode<T>(kName, texts, heads, qkv, k, v, scratch);
-  check_output(kName, texts, heads, o);
-  impl::decode_attention_here<T>(exec, texts, heads, qkv, k, v, scratch, o);
+  check_output(kName, texts, heads, o, bias);
+  impl::decode_attention_here<T>(exec, texts, heads, qkv, k, v, scratch, o, bias);
 }
 
 template <class T>

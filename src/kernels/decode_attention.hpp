@@ -1,7 +1,7 @@
 // kernels/decode_attention.hpp — attention of generation: one new query of each text over
 // the keys and values of the text's earlier positions, which a cache holds.
 //
-//   o = softmax(scale q K^T) V,  per text and head.
+//   o = softmax(scale q K^T + bias) V,  per text and head.
 // The cache has places for texts, each with room for `capacity` positions: the key of
 // position p of the text in place i is row i * capacity + p of k, (places * capacity,
 // g_tp d), and so of v. Texts may be of unlike length, and in any places. A text's output
@@ -56,11 +56,14 @@ struct CachedHeads {
 index_t decode_attention_scratch_elements(const CachedTexts& texts,
                                           const CachedHeads& heads);
 
-// Queries are the first a_tp d columns of qkv (count, .); o (count, a_tp d).
+// Queries are the first a_tp d columns of qkv (count, .); o (count, a_tp d). bias (a_tp,
+// longest or more), where there is one: key p of a text of n positions adds
+// bias[head, n - 1 - p] to its score (kernels/relative_bias.hpp).
 template <class T>
 void decode_attention(const Exec& exec, const CachedTexts& texts,
                       const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
-                      View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o);
+                      View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o,
+                      View2<const Accumulator<T>> bias = {});
 
 // The first half of it, by teams: what each tile of keys makes is left in scratch, from
 // which decode_linear() (decode_linear.hpp) combines o for the product that takes it. In
@@ -77,7 +80,8 @@ template <class T>
 void decode_attention_reference(const Exec& exec, const CachedTexts& texts,
                                 const CachedHeads& heads, View2<const T> qkv,
                                 View2<const T> k, View2<const T> v,
-                                View1<Accumulator<T>> scratch, View2<T> o);
+                                View1<Accumulator<T>> scratch, View2<T> o,
+                                View2<const Accumulator<T>> bias = {});
 
 }  // namespace trireme::kernels
 

@@ -12,8 +12,9 @@ bool decodes_by_teams() {
 template <class T>
 void decode_attention_here(const Exec& exec, const CachedTexts& texts,
                            const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
-                           View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o) {
-  decode_attention_by_teams<T>(exec, texts, heads, qkv, k, v, scratch, o);
+                           View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o,
+                           View2<const Accumulator<T>> bias) {
+  decode_attention_by_teams<T>(exec, texts, heads, qkv, k, v, scratch, o, bias);
 }
 
 #define TRIREME_INSTANTIATE(T) \

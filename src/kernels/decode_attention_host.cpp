@@ -92,6 +92,7 @@ struct TileItem {
   index_t query_width;
   const T* k;
   const T* v;
+  DistanceBias<A> bias;
   TileResults<A> results;
 
   void operator()(index_t item) const {
@@ -123,6 +124,7 @@ struct TileItem {
                    static_cast<A>(heads.scale), query + m * ldq);
     }
     dot_rows<T, A>(count, keys, k + begin, columns, query, ldq, d, p, kDecodeTile);
+    if (bias.is_there()) add_bias(text, head, count, tile, keys, p);
     for (int m = 0; m < count; ++m) {
       soften(p + m * kDecodeTile, keys, results.of(text, head + m, tile));
     }
@@ -132,6 +134,16 @@ struct TileItem {
       weigh_values<T>(count, keys, v + begin + c, columns,
                       std::min<index_t>(Block<T>::elements, d - c), p, kDecodeTile,
                       sums + c, ld);
+    }
+  }
+
+  void add_bias(index_t text, index_t head, int count, index_t tile, index_t keys,
+                A* p) const {
+    const index_t farthest = texts.length(text) - 1 - tile * kDecodeTile;
+    for (int m = 0; m < count; ++m) {
+      for (index_t j = 0; j < keys; ++j) {
+        p[m * kDecodeTile + j] += bias.of(head + m, farthest - j);
+      }
     }
   }
 
@@ -202,19 +214,21 @@ bool decodes_by_teams() {
 template <class T>
 void decode_attention_here(const Exec& exec, const CachedTexts& texts,
                            const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
-                           View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o) {
+                           View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o,
+                           View2<const Accumulator<T>> bias) {
   using A = Accumulator<T>;
   if (heads.head_dim > kMostHeadElements) {
-    decode_attention_reference<T>(exec, texts, heads, qkv, k, v, scratch, o);
+    decode_attention_reference<T>(exec, texts, heads, qkv, k, v, scratch, o, bias);
     return;
   }
   const index_t tiles = (texts.longest + kDecodeTile - 1) / kDecodeTile;
   const TileResults<A> results{scratch.data(), heads.heads, tiles, heads.head_dim};
   launch(exec,
-         {"trireme::kernels::decode_attention", decode_attention_cost<T>(texts, heads)},
+         {"trireme::kernels::decode_attention",
+          decode_attention_cost<T>(texts, heads, bias)},
          texts.count * tiles * heads.kv_heads,
          TileItem<T>{texts, heads, qkv.data(), static_cast<index_t>(qkv.extent(1)),
-                     k.data(), v.data(), results});
+                     k.data(), v.data(), DistanceBias<A>(bias), results});
   const index_t read = texts.count * heads.heads * tiles * (2 + heads.head_dim);
   launch(exec,
          {"trireme::kernels::decode_attention[combine]",

@@ -55,11 +55,13 @@ struct DecodeTile {
   index_t query_width;
   const T* k;
   const T* v;
+  DistanceBias<A> bias;
   Divisor by_head_groups, by_kv_heads, by_tiles;
 
   // A team's work, and its scratch memory.
   struct Place {
     int text, head, heads, tile, keys;  // the first of so many query heads
+    int farthest;                       // distance of the first key from the newest
     const T *query, *key, *value;
     index_t columns;  // of a row of keys
     A* sums;          // parts of scores, then parts of outputs
@@ -104,6 +106,7 @@ struct DecodeTile {
     place.tile = at - place.text * results.tiles;
     place.keys = static_cast<int>(texts.length(place.text)) - place.tile * kKeys;
     if (place.keys <= 0) return false;
+    place.farthest = place.keys - 1;
     place.keys = place.keys < kKeys ? place.keys : kKeys;
     place.head = kv_head * group + first;
     place.heads = group - first < kHeads ? group - first : kHeads;
@@ -174,9 +177,13 @@ struct DecodeTile {
     team.team_barrier();
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kHeads * kKeys), [&](int i) {
       const A* const part = place.sums + i * kParts;
-      const A sum = ((part[0] + part[4]) + (part[2] + part[6])) +
-                    ((part[1] + part[5]) + (part[3] + part[7]));
-      place.p[i] = i % kKeys < place.keys ? sum : -Kokkos::Experimental::infinity_v<A>;
+      A sum = ((part[0] + part[4]) + (part[2] + part[6])) +
+              ((part[1] + part[5]) + (part[3] + part[7]));
+      const int m = i / kKeys, j = i % kKeys;
+      if (bias.is_there() && m < place.heads && j < place.keys) {
+        sum += bias.of(place.head + m, place.farthest - j);
+      }
+      place.p[i] = j < place.keys ? sum : -Kokkos::Experimental::infinity_v<A>;
     });
     team.team_barrier();
   }
@@ -286,7 +293,8 @@ struct CombineTeamTiles {
 template <class T, int kHeads, bool kAligned>
 void take_tiles(const Exec& exec, const CachedTexts& texts, const CachedHeads& heads,
                 const TeamTiles<Accumulator<T>>& results, View2<const T> qkv,
-                View2<const T> k, View2<const T> v) {
+                View2<const T> k, View2<const T> v,
+                const View2<const Accumulator<T>>& bias) {
   DecodeTile<T, kHeads, kAligned> tile{texts,
                                        results,
                                        static_cast<int>(heads.kv_heads),
@@ -296,6 +304,7 @@ void take_tiles(const Exec& exec, const CachedTexts& texts, const CachedHeads& h
                                        static_cast<index_t>(qkv.extent(1)),
                                        k.data(),
                                        v.data(),
+                                       DistanceBias<Accumulator<T>>(bias),
                                        {},
                                        {},
                                        {}};
@@ -304,7 +313,7 @@ void take_tiles(const Exec& exec, const CachedTexts& texts, const CachedHeads& h
   tile.by_tiles = Divisor(results.tiles);
   launch_early_teams(exec,
                      {"trireme::kernels::decode_attention[tiles]",
-                      decode_attention_cost<T>(texts, heads)},
+                      decode_attention_cost<T>(texts, heads, bias)},
                      tile.teams(), kThreads, tile,
                      tile.kScratch * sizeof(Accumulator<T>) + 16);
 }
@@ -314,7 +323,8 @@ void take_tiles(const Exec& exec, const CachedTexts& texts, const CachedHeads& h
 template <class T>
 void decode_tiles_by_teams(const Exec& exec, const CachedTexts& texts,
                            const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
-                           View2<const T> v, View1<Accumulator<T>> scratch) {
+                           View2<const T> v, View1<Accumulator<T>> scratch,
+                           View2<const Accumulator<T>> bias) {
   const TeamTiles<Accumulator<T>> results(texts, heads, scratch);
   const bool is_aligned = heads.head_dim % Piece<T>::kElements == 0 &&
                           has_pieces(qkv.data(), static_cast<index_t>(qkv.extent(1))) &&
@@ -324,16 +334,17 @@ void decode_tiles_by_teams(const Exec& exec, const CachedTexts& texts,
   const auto take =
       is_aligned ? (is_grouped ? take_tiles<T, 4, true> : take_tiles<T, 1, true>)
                  : (is_grouped ? take_tiles<T, 4, false> : take_tiles<T, 1, false>);
-  take(exec, texts, heads, results, qkv, k, v);
+  take(exec, texts, heads, results, qkv, k, v, bias);
 }
 
 template <class T>
 void decode_attention_by_teams(const Exec& exec, const CachedTexts& texts,
                                const CachedHeads& heads, View2<const T> qkv,
                                View2<const T> k, View2<const T> v,
-                               View1<Accumulator<T>> scratch, View2<T> o) {
+                               View1<Accumulator<T>> scratch, View2<T> o,
+                               View2<const Accumulator<T>> bias) {
   using A = Accumulator<T>;
-  decode_tiles_by_teams<T>(exec, texts, heads, qkv, k, v, scratch);
+  decode_tiles_by_teams<T>(exec, texts, heads, qkv, k, v, scratch, bias);
   const TeamTiles<A> results(texts, heads, scratch);
   const index_t read = texts.count * heads.heads * results.tiles * (2 + heads.head_dim);
   launch_teams(exec,

@@ -137,8 +137,10 @@ class Chunk {
   const BlockSpec& spec(std::size_t i) const {
     return blueprint_.blocks[range_.begin + i];
   }
+  // Of blocks that decode. Others may be of a class that could.
   bool has_cache(std::size_t i) const {
-    return blocks_[i]->cache_columns() > 0 || blocks_[i]->source_columns() > 0;
+    return spec(i).stream == blueprint_.text_stream() &&
+           (blocks_[i]->cache_columns() > 0 || blocks_[i]->source_columns() > 0);
   }
   bool reads_source(std::size_t i) const;
   void require_generation(const nn::Context& context) const;

@@ -73,7 +73,13 @@ class LayerBlock final : public Block<T> {
     const ComponentRegion region(context.exec.timers(), Component::norms);
     layer_.forward_cached(context, in[0], out[0], *cache);
   }
+  void begin_text(const nn::Context& context, nn::KvCache<T>& cache,
+                  const Tensors<T>& in) const override {
+    const ComponentRegion region(context.exec.timers(), Component::norms);
+    layer_.begin_text(context, nn::as_const(in[1]), cache);
+  }
   index_t cache_columns() const override { return layer_.kv_columns(); }
+  index_t source_columns() const override { return layer_.source_columns(); }
   bool can_draw() const override { return !has_cross_; }
 
   std::string locate_non_finite(const nn::Context& context, const FiniteCheck<T>& check,

@@ -29,6 +29,8 @@ constexpr const char* kWords = "embedding/word";
 constexpr const char* kHeadWords = "head/word";
 constexpr const char* kEncoderBias = "encoder/relative_bias";
 constexpr const char* kDecoderBias = "decoder/relative_bias";
+// The id of padding, which stands before a target's first word.
+constexpr index_t kPadding = 0;
 
 // What crosses borders.
 struct T5Tensors {
@@ -184,6 +186,10 @@ Blueprint t5_blueprint(const Architecture& a) {
       .architecture = a,
       .batch = t5_batch(a),
       .objectives = {{.name = "loss", .mask = "loss_mask", .labels = "labels"}},
+      .decoded = {.tokens = "target",
+                  .source = "source",
+                  .source_lengths = "source_lengths",
+                  .first = kPadding},
       .vocabulary = kWords};
   add_encoder(a, tensors, blueprint);
   add_decoder(a, tensors, blueprint);

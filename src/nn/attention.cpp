@@ -65,6 +65,44 @@ Initializer stacked_init(std::initializer_list<StackedRows> matrices) {
   return is_one ? Initializer::normal(blocks[0].std) : Initializer::normal(blocks);
 }
 
+namespace {
+
+kernels::CachedHeads cached_heads(const kernels::AttentionDesc& desc) {
+  return {desc.heads, desc.kv_heads, desc.head_dim, desc.scale};
+}
+
+}  // namespace
+
+template <class T>
+void attend_cached(const Context& context, kernels::AttentionDesc desc, View2<const T> q,
+                   const CachedKeys<T>& keys, View2<T> o) {
+  using Acc = Accumulator<T>;
+  const kernels::CachedTexts& texts = keys.texts;
+  if (context.sequence() == 1) {
+    const kernels::CachedHeads of_one = cached_heads(desc);
+    const auto scratch = context.scratch.vector<Acc>(
+        Category::attention, kernels::decode_attention_scratch_elements(texts, of_one));
+    kernels::decode_attention<T>(context.exec, texts, of_one, q, keys.k, keys.v, scratch,
+                                 o, keys.bias);
+    return;
+  }
+  TRIREME_REQUIRE(texts.places.data() == nullptr && texts.lengths.data() == nullptr,
+                  "{} at a time of texts of unlike length",
+                  format_plural(context.sequence(), "position"));
+  desc.kv_length = texts.longest;
+  const auto cached = [&](const View2<const T>& view) -> kernels::HeadsView<const T> {
+    const auto columns = static_cast<index_t>(view.extent(1));
+    const T* const data =
+        view.data() == nullptr ? nullptr : view.data() + texts.first_row(0) * columns;
+    return {data, columns, texts.capacity * columns};
+  };
+  const auto lse =
+      context.scratch.vector<Acc>(Category::attention, context.rows() * desc.heads);
+  kernels::attention_forward<T>(context.exec, desc, context.step, heads_of(context, q),
+                                cached(keys.k), cached(keys.v), heads_of(context, o), lse,
+                                keys.bias);
+}
+
 template <class T>
 Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
                         const AttentionForm& form,
@@ -206,39 +244,14 @@ void Attention<T>::forward_cached(const Context& context, View2<const T> x, View
   qkv_.forward(context, x, qkv);
   kernels::append_to_cache<T>(context.exec, texts, as_const(qkv), heads_.heads * d,
                               cache.k, cache.v);
-  attend_cached(context, as_const(qkv), cache, o);
-  projection_.forward(context, as_const(o), y);
-}
-
-template <class T>
-void Attention<T>::attend_cached(const Context& context, View2<const T> qkv,
-                                 const KvCache<T>& cache, View2<T> o) const {
-  using Acc = Accumulator<T>;
-  const kernels::CachedTexts& texts = cache.texts;
-  if (context.sequence() == 1) {
-    const kernels::CachedHeads of_one = cached_heads();
-    const auto scratch = context.scratch.vector<Acc>(
-        Category::attention, kernels::decode_attention_scratch_elements(texts, of_one));
-    kernels::decode_attention<T>(context.exec, texts, of_one, qkv, as_const(cache.k),
-                                 as_const(cache.v), scratch, o);
-    return;
+  View2<Accumulator<T>> bias;
+  if (relative_bias_) {
+    bias = relative_bias_->forward(context, context.sequence(), texts.longest,
+                                   context.scratch);
   }
-  TRIREME_REQUIRE(texts.places.data() == nullptr && texts.lengths.data() == nullptr,
-                  "{} at a time of texts of unlike length",
-                  format_plural(context.sequence(), "position"));
-  kernels::AttentionDesc of_several = describe(context);
-  of_several.kv_length = texts.longest;
-  const index_t columns = kv_columns();
-  const auto cached = [&](const View2<T>& view) -> kernels::HeadsView<const T> {
-    const T* const data =
-        view.data() == nullptr ? nullptr : view.data() + texts.first_row(0) * columns;
-    return {data, columns, texts.capacity * columns};
-  };
-  const auto lse =
-      context.scratch.vector<Acc>(Category::attention, context.rows() * heads_.heads);
-  kernels::attention_forward<T>(context.exec, of_several, context.step,
-                                heads_of(context, qkv), cached(cache.k), cached(cache.v),
-                                heads_of(context, o), lse);
+  attend_cached<T>(context, describe(context), as_const(qkv),
+                   {texts, as_const(cache.k), as_const(cache.v), as_const(bias)}, o);
+  projection_.forward(context, as_const(o), y);
 }
 
 template <class T>
@@ -257,7 +270,7 @@ void Attention<T>::decode(const Context& context, const kernels::DecodeInput<T>&
   const ArenaScope scope(context.scratch);
   const kernels::CachedTexts& texts = cache.texts;
   require_room(context, texts);
-  const kernels::CachedHeads heads_of_one = cached_heads();
+  const kernels::CachedHeads heads_of_one = cached_heads(describe(context));
   kernels::DecodeOutput<T> qkv;
   qkv.y = context.scratch.matrix<T>(Category::attention, context.rows(),
                                     heads_.heads * form_.head_size);
@@ -277,7 +290,9 @@ void Attention<T>::decode(const Context& context, const kernels::DecodeInput<T>&
   projection_.decode(context, attended, residual, y);
 }
 
-#define TRIREME_INSTANTIATE(T) template class Attention<T>;
+#define TRIREME_INSTANTIATE(T)                          \
+  template decltype(attend_cached<T>) attend_cached<T>; \
+  template class Attention<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

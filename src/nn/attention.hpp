@@ -69,6 +69,20 @@ kernels::HeadsView<U> heads_of(const Context& context, View2<U> matrix,
   return {data, context.samples() * width, width};
 }
 
+// Keys and values of texts in a cache, (places * capacity, g_tp * d), and what is added
+// to scores: the bias of queries that are the last of texts.longest positions.
+template <class T>
+struct CachedKeys {
+  const kernels::CachedTexts& texts;
+  View2<const T> k, v;
+  View2<const Accumulator<T>> bias = {};
+};
+// o (rows, a_tp * d) of the queries in the first columns of `q` (rows, .): a position of
+// each text, or several of texts of one length in neighbouring places, as `desc` has it.
+template <class T>
+void attend_cached(const Context& context, kernels::AttentionDesc desc, View2<const T> q,
+                   const CachedKeys<T>& keys, View2<T> o);
+
 // Initial values of stacked matrices, each of which has rows of its own.
 struct StackedRows {
   index_t rows = 0;
@@ -144,11 +158,6 @@ class Attention {
   void backward_heads(const Context& context, View2<const T> d_y, const Saved& saved,
                       Held& held) const;
   void require_room(const Context& context, const kernels::CachedTexts& texts) const;
-  kernels::CachedHeads cached_heads() const {
-    return {heads_.heads, heads_.kv_heads, form_.head_size, form_.scale};
-  }
-  void attend_cached(const Context& context, View2<const T> qkv, const KvCache<T>& cache,
-                     View2<T> o) const;
   template <class U>
   struct Parts {
     kernels::HeadsView<U> q, k, v;

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/timers.hpp"
+#include "kernels/decode_attention.hpp"
 #include "kernels/reductions.hpp"
 #include "nn/dropout.hpp"
 
@@ -139,6 +140,37 @@ void CrossAttention<T>::backward_weight(const Context& context, const Saved& sav
   kernels::sum_row_blocks<T>(context.exec, as_const(held.d_kv), sums.kv);
   q_.backward_bias(as_const(sums.q), gradients);
   kv_.backward_bias(as_const(sums.kv), gradients);
+}
+
+template <class T>
+void CrossAttention<T>::begin_text(const Context& context, View2<const T> memory,
+                                   const KvCache<T>& cache) const {
+  const ComponentRegion region(context.exec.timers(), Component::attention);
+  const ArenaScope scope(context.scratch);
+  const Context source = source_of(context);
+  const auto kv =
+      context.scratch.matrix<T>(Category::attention, source.rows(), kv_.out_tp());
+  kv_.forward(source, memory, kv);
+  kernels::append_to_cache<T>(context.exec, cache.sources, as_const(kv), 0,
+                              cache.source_k, cache.source_v);
+}
+
+// A cache has no rows behind the end of a source: none of it is masked.
+template <class T>
+void CrossAttention<T>::forward_cached(const Context& context, View2<const T> x,
+                                       View2<T> y, const KvCache<T>& cache) const {
+  const ComponentRegion region(context.exec.timers(), Component::attention);
+  const ArenaScope scope(context.scratch);
+  const index_t rows = context.rows();
+  const auto q = context.scratch.matrix<T>(Category::attention, rows, q_.out_tp());
+  const auto o = context.scratch.matrix<T>(Category::attention, rows, q_.out_tp());
+  q_.forward(context, x, q);
+  kernels::AttentionDesc desc = describe(context);
+  desc.mask = kernels::MaskKind::none;
+  attend_cached<T>(context, desc, as_const(q),
+                   {cache.sources, as_const(cache.source_k), as_const(cache.source_v)},
+                   o);
+  projection_.forward(context, as_const(o), y);
 }
 
 #define TRIREME_INSTANTIATE(T) template class CrossAttention<T>;

@@ -63,6 +63,14 @@ class CrossAttention {
                        const BiasSums& sums, PartialGradients<T>& gradients) const;
   BiasSums take_bias_sums(const Context& context, Arena& memory) const;
 
+  // Generation. The keys and values of the source come to the cache, at the beginning of
+  // the texts that are made from it; then new positions of these texts see them, as those
+  // of Attention::forward_cached() do their own. All memory is of context.scratch.
+  void begin_text(const Context& context, View2<const T> memory,
+                  const KvCache<T>& cache) const;
+  void forward_cached(const Context& context, View2<const T> x, View2<T> y,
+                      const KvCache<T>& cache) const;
+
   // The output bias's gradient, from what the residual addition's backward pass leaves.
   void backward_output_bias(View2<const Accumulator<T>> partials,
                             PartialGradients<T>& gradients) const {
@@ -70,6 +78,8 @@ class CrossAttention {
   }
   View1<const T> output_bias() const { return projection_.bias(); }
   bool has_bias() const { return projection_.has_bias(); }
+  // Columns of a KvCache view: g_tp * d.
+  index_t kv_columns() const { return heads_.kv_heads * form_.head_size; }
 
  private:
   Context source_of(const Context& context) const {
@@ -81,7 +91,7 @@ class CrossAttention {
     return describe_attention(context, form_, heads_);
   }
   // The first column of the values.
-  index_t values_begin() const { return heads_.kv_heads * form_.head_size; }
+  index_t values_begin() const { return kv_columns(); }
 
   AttentionForm form_;
   HeadRange heads_;

@@ -17,18 +17,18 @@ View2<Accumulator<T>> RelativeBias<T>::forward(const Context& context, index_t q
                                                index_t keys, Arena& memory) const {
   const View2<Accumulator<T>> bias = take_gradient(queries, keys, memory);
   kernels::relative_bias_forward<T>(context.exec, buckets_, table_.matrix(),
-                                    first_distance(keys), bias);
+                                    first_distance(queries), bias);
   return bias;
 }
 
 template <class T>
 void RelativeBias<T>::backward_weight(const Context& context,
                                       View2<const Accumulator<T>> d_bias,
-                                      index_t keys) const {
+                                      index_t queries) const {
   table_.write_matrix_gradient(
       [&]<class G>(kernels::Accumulate accumulate, View2<G> d_table) {
         kernels::relative_bias_backward<Accumulator<T>, G>(
-            context.exec, buckets_, d_bias, first_distance(keys), accumulate, d_table);
+            context.exec, buckets_, d_bias, first_distance(queries), accumulate, d_table);
       });
 }
 

@@ -20,18 +20,20 @@ class RelativeBias {
   RelativeBias(const ParamRef<T>& table, const kernels::RelativeBuckets& buckets)
       : table_(table), buckets_(buckets) {}
 
-  // (a_tp, queries + keys - 1), as kernels::attention_forward() wants it, in `memory`.
+  // Of queries that are the last of so many positions, to all of these as keys, in
+  // `memory`: (a_tp, queries + keys - 1), as kernels::attention_forward() wants it. Of a
+  // single query it is by distance, as kernels::decode_attention() does.
   View2<Accumulator<T>> forward(const Context& context, index_t queries, index_t keys,
                                 Arena& memory) const;
   // Memory for its gradient, which attention_backward() writes.
   View2<Accumulator<T>> take_gradient(index_t queries, index_t keys, Arena& memory) const;
   // d_table += d_bias, by buckets.
   void backward_weight(const Context& context, View2<const Accumulator<T>> d_bias,
-                       index_t keys) const;
+                       index_t queries) const;
 
  private:
-  // The distance query - key of column 0.
-  static index_t first_distance(index_t keys) { return 1 - keys; }
+  // The distance query - key of column 0, which is from the first query to the last key.
+  static index_t first_distance(index_t queries) { return 1 - queries; }
 
   ParamRef<T> table_;
   kernels::RelativeBuckets buckets_;

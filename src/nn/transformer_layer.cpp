@@ -315,9 +315,15 @@ void TransformerLayer<T>::mlp_weight(const Context& context, const Saved& saved,
 }
 
 template <class T>
+void TransformerLayer<T>::begin_text(const Context& context, View2<const T> memory,
+                                     const KvCache<T>& cache) const {
+  TRIREME_REQUIRE(cross_.has_value(), "a layer without cross attention reads no source");
+  cross_->begin_text(context, memory, cache);
+}
+
+template <class T>
 void TransformerLayer<T>::forward_cached(const Context& context, View2<const T> x,
                                          View2<T> y, KvCache<T>& cache) const {
-  TRIREME_REQUIRE(!cross_, "generation by layers with cross attention is not written");
   if (has_decode_ && mlp_.has_decode() && attention_.has_decode(context)) {
     decode(context, x, y, cache);
     return;
@@ -327,15 +333,24 @@ void TransformerLayer<T>::forward_cached(const Context& context, View2<const T> 
   const ArenaScope statistics(*context.saved);
   const auto normed = context.scratch.matrix<T>(Category::norm, rows, hidden_);
   const auto branch = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
-  const auto middle = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
+  View2<T> middle = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
   typename Norm<T>::Saved unused;
   typename Mlp<T>::Saved mlp_unused;
 
   input_norm_.forward(context, x, normed, unused);
   attention_.forward_cached(context, as_const(normed), branch, cache);
-  mlp_norm_.forward_residual(context, dropout(context, random::Site::attention_output),
-                             as_const(branch), attention_.output_bias(), x, middle,
-                             normed, unused);
+  const Norm<T>& behind = cross_ ? *cross_norm_ : mlp_norm_;
+  behind.forward_residual(context, dropout(context, random::Site::attention_output),
+                          as_const(branch), attention_.output_bias(), x, middle, normed,
+                          unused);
+  if (cross_) {
+    cross_->forward_cached(context, as_const(normed), branch, cache);
+    const View2<const T> residual = middle;
+    middle = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
+    mlp_norm_.forward_residual(
+        context, dropout(context, random::Site::cross_attention_output), as_const(branch),
+        cross_->output_bias(), residual, middle, normed, unused);
+  }
   if (context.groups.tensor->size() == 1) {
     mlp_.forward_residual(context, as_const(normed), as_const(middle), y, mlp_unused);
     return;

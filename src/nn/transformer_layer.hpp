@@ -78,12 +78,16 @@ class TransformerLayer {
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 
+  // What texts are made from comes to the cache, where there is cross attention.
+  void begin_text(const Context& context, View2<const T> memory,
+                  const KvCache<T>& cache) const;
   // The forward pass of generation, which saves nothing for a backward pass. A step on a
   // GPU is five launches (kernels/decode_linear.hpp), and seven with a tensor group.
   void forward_cached(const Context& context, View2<const T> x, View2<T> y,
                       KvCache<T>& cache) const;
 
   index_t kv_columns() const { return attention_.kv_columns(); }
+  index_t source_columns() const { return cross_ ? cross_->kv_columns() : 0; }
 
  private:
   // Memory for sums of biases' gradients, until the weight gradients are added.

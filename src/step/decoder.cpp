@@ -427,6 +427,7 @@ class DecoderOf final : public Decoder {
     const model::Blueprint& blueprint = state_.blueprint;
     const BatchSpec spec = spec_of(blueprint.text_stream(), sequence);
     nn::MicroBatch batch(spec, samples);
+    for (nn::Stream& stream : batch.streams) stream.lengths = -1;  // nothing is padded
     const index_t rows = sequence * samples;
     batch.set(spec.field(blueprint.decoded.tokens), token_ids, rows);
     if (!blueprint.decoded.positions.empty()) {

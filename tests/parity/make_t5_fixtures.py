@@ -16,6 +16,9 @@ fixtures/<case>/oracle.safetensors; one batch a step, batch 0 is the one below:
     logits (b, s', v)                            of batch 0, fp64; zero where the mask is
     loss (1)                                     the mean by the mask
     gradient/<name>                              d loss / d weight, fp64, our layout
+    greedy (b, n) int32                          what generate() makes of the sources of batch 0,
+                                                 without the padding that it begins with; behind
+                                                 the end (1) padding
   and, where the case trains:
     train/loss, train/grad_norm, train/learning_rate (n)
     final/<name>                                 weights after the last step, rounded to fp32
@@ -41,6 +44,8 @@ def in_fp64():
     torch.Tensor.float = lambda self: (self if self.dtype == torch.float64
                                        else narrowing(self))
 
+
+GREEDY_WORDS = 16
 
 HERE = pathlib.Path(__file__).resolve().parent / "fixtures"
 
@@ -129,6 +134,20 @@ def forward(model, batch):
     return logits * mask[:, :, None], (losses * mask.flatten()).sum() / mask.sum()
 
 
+def greedy(model, batch):
+    """The most probable words (b, n), one by one. None is by so little that rounding chooses."""
+    read = torch.arange(batch["source"].shape[1])[None] < batch["source_lengths"][:, None]
+    made = model.generate(batch["source"], attention_mask=read.long(), do_sample=False,
+                          num_beams=1, max_new_tokens=GREEDY_WORDS, use_cache=False,
+                          output_logits=True, return_dict_in_generate=True)
+    words = made.sequences[:, 1:]
+    best = torch.stack(made.logits, 1).topk(2).values
+    ended = (words == 1).cumsum(1) - (words == 1).long() > 0
+    least = (best[..., 0] - best[..., 1])[~ended].min().item()
+    assert least > 1e-3, f"two words are as probable but for {least}"
+    return words
+
+
 def make_model(case, directory, generator):
     is_first = case["version"] == "1.0"
     config = transformers.T5Config(
@@ -159,6 +178,7 @@ def make(name, case):
     oracle = {field: values.to(torch.float32 if field == "loss_mask" else
                                torch.int32).numpy() for field, values in batches.items()}
     oracle.update({"logits": logits.detach().numpy(), "loss": numpy.array([loss.item()])})
+    oracle["greedy"] = greedy(model, batch(0)).to(torch.int32).numpy()
     names = list(our_names(case))
     gradients = shared.in_our_layout(model, names, lambda p: p.grad, torch.float64)
     oracle.update({f"gradient/{n}": g for n, g in gradients.items()})

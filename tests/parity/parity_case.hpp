@@ -143,6 +143,9 @@ class ParityCase {
     }
   }
 
+  // With the fixture's weights.
+  step::ModelState<T>& state() { return state_; }
+
  private:
   void set_weights() {
     state_.params.allocate(state_.registry, ParamBuffer<T>::Use::training);

@@ -1,8 +1,13 @@
 // T5 against Hugging Face's (v1.0: ReLU, tied head; v1.1: gated GeLU, a head of its own),
 // which ran in fp64 (make_t5_fixtures.py): logits, loss, every gradient, and 20 AdamW
-// steps.
+// steps; and the words that it generates, one by one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "inference/generation.hpp"
+#include "inference/texts.hpp"
 #include "parity/hugging_face_case.hpp"
 
 namespace trireme {
@@ -41,6 +46,54 @@ TEST(T5Parity, GradientsFloat) {
 }
 TEST(T5Parity, GradientsDouble) {
   test::expect_gradients<double>(kAll, t5, 1e-12);
+}
+
+// A text ends with </s>, behind which the oracle is filled up with padding.
+template <class T>
+void expect_greedy_words(const std::string& name) {
+  constexpr data::TokenId kEnd = 1;
+  const test::ParityFixture fixture = t5(name);
+  test::ParityCase<T> with(fixture);
+  const io::SafetensorsReader oracle(fixture.oracle);
+  const auto rows = [&](const char* array) {
+    const std::vector<std::int32_t> all = test::elements<std::int32_t>(oracle.at(array));
+    const index_t columns = oracle.at(array).shape.back();
+    std::vector<std::vector<data::TokenId>> rows(extent(fixture.samples));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(i) * columns;
+      rows[i].assign(begin, begin + columns);
+    }
+    return rows;
+  };
+  const auto sources = rows("source"), words = rows("greedy");
+  const auto lengths = test::elements<std::int32_t>(oracle.at("source_lengths"));
+  std::vector<inference::Prompt> prompts;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const auto end = sources[i].begin() + lengths[i];
+    prompts.push_back({.text = {}, .ids = {sources[i].begin(), end}, .is_text = false});
+  }
+  // The sources of the oracle have no end of their own.
+  const auto requests =
+      inference::make_requests(prompts, 1, fixture.blueprint.decoded, std::nullopt);
+  const index_t most =
+      std::min(std::ssize(words[0]), fixture.blueprint.architecture.decoder_sequence);
+  for (const index_t places : {1, 3}) {  // one by one, and side by side
+    inference::Generator generator(step::make_decoder(Exec(), with.state(), places));
+    const auto texts = generator.run(
+        requests,
+        {.sampling = {.temperature = 0.0}, .max_tokens = most, .end_of_document = kEnd});
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const auto end = std::find(words[i].begin(), words[i].begin() + most, kEnd);
+      EXPECT_EQ(texts[i].tokens, std::vector(words[i].begin(), end)) << i;
+    }
+  }
+}
+TEST(T5Parity, GreedyWords) {
+  for (const char* name : kAll) {
+    SCOPED_TRACE(name);
+    expect_greedy_words<float>(name);
+    expect_greedy_words<double>(name);
+  }
 }
 
 TEST(T5Parity, TrainingFloat) {

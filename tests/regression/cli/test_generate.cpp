@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.hpp"
+#include "data/sentence_piece_library.hpp"
 #include "regression/cli/small_checkpoint.hpp"
 #include "support/run_binary.hpp"
 #include "unit/io/scratch.hpp"
@@ -305,6 +306,51 @@ TEST_F(GenerateCli, WithoutATokenizerTokensAreNumbers) {
   const RunResult ids = bare({"--prompt-ids", "5,6 7", "--max-tokens", "4", "--greedy"});
   EXPECT_EQ(ids.status, 0) << ids.err;
   EXPECT_THAT(ids.out, testing::MatchesRegex("5 6 7 [0-9]+ [0-9]+ [0-9]+ [0-9]+\n"));
+}
+
+TEST_F(GenerateCli, AT5MakesATextOfThePrompt) {
+  if (!data::has_sentence_piece()) GTEST_SKIP() << "a build without SentencePiece";
+  make_t5_checkpoint(scratch_ / "t5");
+  const auto t5 = [&](std::vector<std::string> arguments, int ranks = 0) {
+    arguments.insert(arguments.begin(), {"generate", "--checkpoint", scratch_ / "t5"});
+    return ranks == 0 ? trireme(arguments) : trireme_on_ranks(ranks, arguments);
+  };
+  const std::string gap = "The <extra_id_0> of it.";
+  const std::vector<std::string> several = {"--prompt", gap,    "--prompt",      "It was",
+                                            "--seed",   "3",    "--num-samples", "2",
+                                            "--format", "jsonl"};
+  const RunResult drawn = t5(several);
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+  const auto texts = lines(drawn.out);
+  ASSERT_EQ(texts.size(), 4u);
+  const auto tokenizer = small_t5_tokenizer();
+  EXPECT_EQ(texts[0]["prompt_ids"], tokenizer.encode(gap));
+  EXPECT_THAT(texts[0]["prompt_ids"].get<std::vector<data::TokenId>>(),
+              testing::Contains(tokenizer.vocabulary_size() - 1));
+  EXPECT_NE(texts[0]["ids"], texts[1]["ids"]);
+  EXPECT_EQ(t5(several, 3).out, drawn.out);
+
+  // A text has a line of its own, below its prompt. It ends with </s>, or is full.
+  const RunResult greedy = t5({"--prompt", gap, "--greedy"});
+  ASSERT_EQ(greedy.status, 0) << greedy.err;
+  EXPECT_THAT(greedy.out, StartsWith(gap + "\n"));
+  EXPECT_THAT(greedy.err, testing::Not(HasSubstr("--slide")));
+  const RunResult narrow =
+      t5({"--prompt", gap, "--greedy", "--set", "precision.compute=bf16"});
+  EXPECT_EQ(narrow.status, 0) << narrow.err;
+
+  const auto expect_refusal = [&](const std::vector<std::string>& arguments,
+                                  const std::string& message) {
+    const RunResult refused = t5(arguments);
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_EQ(refused.out, "");
+    EXPECT_THAT(refused.err, HasSubstr(message));
+  };
+  expect_refusal({}, "prompt 1 is empty, and this kind of model makes its texts from");
+  std::string long_prompt;
+  for (int i = 0; i < 40; ++i) long_prompt += "x ";
+  expect_refusal({"--prompt", long_prompt}, "but this model reads 24 at most");
+  expect_refusal({"--prompt", gap, "--slide"}, "forgets nothing of them: leave it out");
 }
 
 TEST_F(GenerateCli, PaddedVocabularyGivesOnlyTokensOfTheTokenizer) {

@@ -48,6 +48,16 @@ struct Problem {
             .lengths = device_lengths.cvector(),
             .longest = longest > 0 ? longest : std::ranges::max(lengths)};
   }
+  // From now on with what keys add by their distance.
+  Problem& add_bias() {
+    bias = test::Array<Accumulator<T>>(test::uniform(heads.heads * kCapacity, 4, -3, 3));
+    has_bias = true;
+    return *this;
+  }
+  View2<const Accumulator<T>> bias_view() const {
+    if (!has_bias) return {};
+    return bias.cmatrix(heads.heads, kCapacity);
+  }
   template <class Function>
   Values run(Function function, const Exec& exec = Exec(), index_t longest = 0) const {
     const index_t out = heads.heads * heads.head_dim;
@@ -57,7 +67,7 @@ struct Problem {
     function(exec, texts(longest), heads, qkv.cmatrix(count, width),
              k.cmatrix(kPlaces * kCapacity, columns),
              v.cmatrix(kPlaces * kCapacity, columns), scratch.vector(),
-             o.matrix(count, out));
+             o.matrix(count, out), bias_view());
     exec.fence("test");
     return o.values();
   }
@@ -66,6 +76,7 @@ struct Problem {
   Values expected() const {
     const index_t d = heads.head_dim;
     const Values q = qkv.values(), keys = k.values(), values = v.values();
+    const Values added = bias.values();
     Values o(count * heads.heads * d);
     for (index_t text = 0; text < count; ++text) {
       for (index_t head = 0; head < heads.heads; ++head) {
@@ -80,6 +91,7 @@ struct Problem {
                 q[text * width + head * d + c] * keys[row * columns + kv_head * d + c];
           }
           p.push_back(heads.scale * score);
+          if (has_bias) p.back() += added[head * kCapacity + lengths[text] - 1 - j];
           most = std::max(most, p.back());
         }
         for (double& x : p) total += x = std::exp(x - most);
@@ -101,6 +113,8 @@ struct Problem {
   test::Array<std::int32_t> device_places, device_lengths;
   index_t columns, width;
   test::Array<T> k, v, qkv;
+  test::Array<Accumulator<T>> bias{Values{0.0}};
+  bool has_bias = false;
 };
 
 template <class T>
@@ -115,14 +129,35 @@ TYPED_TEST(DecodeAttentionOf, MatchesDefinition) {
         CachedHeads{4, 4, 64, 0.125}, CachedHeads{11, 1, 33, 0.15},
         CachedHeads{3, 3, 80, 0.1}, CachedHeads{4, 2, 96, 0.1},
         CachedHeads{5, 1, 128, 0.09}, CachedHeads{2, 1, 257, 0.05}}) {
-    const Problem<T> problem(heads, {3, 0, 4, 1, 2}, {1, 257, 64, 65, 33});
-    const Values want = problem.expected();
-    const double bound = test::rounding<T>() + 1e-6;
-    test::expect_close(problem.run(), want, bound, 1, "o");
-    test::expect_close(problem.run(decode_attention_reference<T>), want, bound, 1,
-                       "reference");
-    test::expect_close(problem.run(impl::decode_attention_by_teams<T>), want, bound, 1,
-                       "by teams");
+    Problem<T> problem(heads, {3, 0, 4, 1, 2}, {1, 257, 64, 65, 33});
+    const auto expect_definition = [&](const Values& want) {
+      const double bound = test::rounding<T>() + 1e-6;
+      test::expect_close(problem.run(), want, bound, 1, "o");
+      test::expect_close(problem.run(decode_attention_reference<T>), want, bound, 1,
+                         "reference");
+      test::expect_close(problem.run(impl::decode_attention_by_teams<T>), want, bound, 1,
+                         "by teams");
+    };
+    const Values plain = problem.expected();
+    expect_definition(plain);
+    const Values biased = problem.add_bias().expected();
+    expect_definition(biased);
+    EXPECT_NE(biased, plain);
+  }
+}
+
+// The bits of no bias at all.
+TYPED_TEST(DecodeAttentionOf, ABiasOfZerosChangesNothing) {
+  using T = TypeParam;
+  Problem<T> problem({6, 3, 31, 0.2}, {3, 0, 4}, {31, 200, 64});
+  const std::vector<decltype(&decode_attention<T>)> ways = {
+      decode_attention<T>, decode_attention_reference<T>,
+      impl::decode_attention_by_teams<T>};
+  std::vector<Values> without;
+  for (const auto way : ways) without.push_back(problem.run(way));
+  problem.add_bias().bias.set(Values(6 * kCapacity, 0.0));
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    EXPECT_EQ(problem.run(ways[i]), without[i]) << i;
   }
 }
 
@@ -147,7 +182,8 @@ TYPED_TEST(DecodeAttentionOf, LengthsAreReadFromMemory) {
 TYPED_TEST(DecodeAttentionOf, ATextHasTheBitsThatItHasAlone) {
   using T = TypeParam;
   const CachedHeads heads{6, 2, 33, 0.2};
-  const Problem<T> all(heads, {3, 0, 4, 1, 2}, {31, 200, 64, 65, 129});
+  const Problem<T> all =
+      Problem<T>(heads, {3, 0, 4, 1, 2}, {31, 200, 64, 65, 129}).add_bias();
   const Values queries = all.qkv.values();
   const auto out = static_cast<std::size_t>(heads.heads * heads.head_dim);
   for (const auto way : {decode_attention<T>, impl::decode_attention_by_teams<T>}) {
@@ -156,7 +192,7 @@ TYPED_TEST(DecodeAttentionOf, ATextHasTheBitsThatItHasAlone) {
       Problem<T> alone(heads, Numbers{all.places[i]}, Numbers{all.lengths[i]});
       alone.qkv = test::Array<T>(
           Values(queries.begin() + i * all.width, queries.begin() + (i + 1) * all.width));
-      EXPECT_EQ(alone.run(way),
+      EXPECT_EQ(alone.add_bias().run(way),
                 Values(together.begin() + i * out, together.begin() + (i + 1) * out))
           << i;
     }
@@ -285,13 +321,14 @@ TEST(DecodeAttentionCosts, AreThoseOfKeysValuesAndQueries) {
 TEST(DecodeAttentionErrors, AreNamed) {
   const Problem<float> problem({2, 2, 8, 1.0}, {0}, {3});
   const auto message_of = [&](const CachedTexts& texts, const CachedHeads& heads,
-                              std::size_t room = 1000) {
+                              std::size_t room = 1000,
+                              const View2<const float>& bias = {}) {
     const test::Array<float> o(16), scratch(room);
     try {
       decode_attention<float>(Exec(), texts, heads, problem.qkv.cmatrix(1, problem.width),
                               problem.k.cmatrix(kPlaces * kCapacity, 16),
                               problem.v.cmatrix(kPlaces * kCapacity, 16),
-                              scratch.vector(), o.matrix(1, 16));
+                              scratch.vector(), o.matrix(1, 16), bias);
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -305,6 +342,9 @@ TEST(DecodeAttentionErrors, AreNamed) {
               testing::HasSubstr("texts of up to 258 positions in a cache for 257"));
   EXPECT_THAT(message_of(problem.texts(), problem.heads, 19),
               testing::HasSubstr("scratch of 19 elements, 20 are needed"));
+  const test::Array<float> short_bias(2 * 2);
+  EXPECT_THAT(message_of(problem.texts(), problem.heads, 1000, short_bias.cmatrix(2, 2)),
+              testing::HasSubstr("a bias of 2 distances for texts of up to 3 positions"));
 }
 
 }  // namespace

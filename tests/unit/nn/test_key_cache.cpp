@@ -1,12 +1,14 @@
 // Generation: new positions after cached keys and values give what the full forward pass
-// gives, in whatever pieces they come, with dropout in the model; a full cache is
-// refused.
+// gives, in whatever pieces they come, with dropout in the model, and with a bias by
+// distance; a full cache is refused. Of cross attention the source's keys are made once.
 #include <gmock/gmock.h>
 
 #include <numeric>
+#include <utility>
 
 #include "base/error.hpp"
 #include "unit/io/scratch.hpp"
+#include "unit/nn/kind_layers.hpp"
 #include "unit/nn/layer_bench.hpp"
 #include "unit/nn/layers.hpp"
 
@@ -17,26 +19,43 @@ using Values = std::vector<double>;
 
 constexpr index_t kAllRows = kLongest * kSamples;
 
-template <class Block>
-struct CacheCase;
-template <>
-struct CacheCase<nn::Attention<double>> {
-  static nn::Attention<double> make(const nn::Builder<double>& builder) {
-    return {builder, "attention", nn::attention_form(transformer_config(0.3), 3)};
+struct AttentionCase {
+  using Block = nn::Attention<double>;
+  static Block make(LayerBench<double>& bench) {
+    return {bench.builder(), "attention", nn::attention_form(transformer_config(0.3), 3)};
   }
 };
-template <>
-struct CacheCase<nn::TransformerLayer<double>> {
-  static nn::TransformerLayer<double> make(const nn::Builder<double>& builder) {
-    return {builder, nn::layer_form(transformer_config(0.3), 1)};
+struct BiasedAttentionCase {
+  using Block = nn::Attention<double>;
+  static Block make(LayerBench<double>& bench) {
+    auto bias = detail::relative_bias(bench, kernels::RelativeDirections::past);
+    return {bench.builder(), "attention", nn::attention_form(transformer_config(0.3), 3),
+            std::move(bias)};
+  }
+};
+struct LayerCase {
+  using Block = nn::TransformerLayer<double>;
+  static Block make(LayerBench<double>& bench) {
+    return {bench.builder(), nn::layer_form(transformer_config(0.3), 1)};
+  }
+};
+// T5's, without cross attention.
+struct BiasedLayerCase {
+  using Block = nn::TransformerLayer<double>;
+  static Block make(LayerBench<double>& bench) {
+    auto bias = detail::relative_bias(bench, kernels::RelativeDirections::past);
+    return {bench.builder(), detail::t5_form(0.3, kernels::MaskKind::causal),
+            std::move(bias)};
   }
 };
 
-template <class Block>
+template <class Case>
 class KeyCache : public ::testing::Test {
  protected:
+  using Block = typename Case::Block;
+
   KeyCache()
-      : layer_(CacheCase<Block>::make(bench_.builder())),
+      : layer_(Case::make(bench_)),
         x_(uniform((kAllRows + kSamples) * kHidden, 1)),  // for one position too many
         keys_(kAllRows * layer_.kv_columns(), NAN),
         values_(kAllRows * layer_.kv_columns(), NAN) {
@@ -96,8 +115,9 @@ class KeyCache : public ::testing::Test {
   Array<double> x_, keys_, values_;
 };
 
-using Blocks = ::testing::Types<nn::Attention<double>, nn::TransformerLayer<double>>;
-TYPED_TEST_SUITE(KeyCache, Blocks);
+using Cases =
+    ::testing::Types<AttentionCase, BiasedAttentionCase, LayerCase, BiasedLayerCase>;
+TYPED_TEST_SUITE(KeyCache, Cases);
 
 TYPED_TEST(KeyCache, GivesWhatTheFullForwardPassGives) {
   const Values expected = this->full();
@@ -113,6 +133,89 @@ TYPED_TEST(KeyCache, IsRefusedWhenFull) {
               }),
               ::testing::HasSubstr("the key cache has room for 7 positions, 6 are in it, "
                                    "2 more come"));
+}
+
+// The layer of T5's decoder for a text of kLongest positions from a source of kSource.
+class SourceCache : public ::testing::Test {
+ protected:
+  SourceCache() : layer_(make(bench_)) {
+    bench_.allocate([&](const nn::Context& shapes) {
+      const auto none = [](index_t rows) {
+        return View2<double>(static_cast<double*>(nullptr), extent(rows), kHidden);
+      };
+      layer_.forward(of(shapes, kLongest), none(kLongest), none(kLongest), saved_,
+                     none(kSource));
+      shapes.saved->reset();
+      nn::KvCache<double> cache = of_length(kLongest);
+      layer_.begin_text(of(shapes, 0), none(kSource), cache);
+      layer_.forward_cached(of(shapes, kLongest), none(kLongest), none(kLongest), cache);
+      layer_.forward_cached(of(shapes, 1), none(1), none(1), cache);
+    });
+  }
+  static nn::TransformerLayer<double> make(LayerBench<double>& bench) {
+    auto bias = detail::relative_bias(bench, kernels::RelativeDirections::past);
+    nn::LayerForm form = detail::t5_form(0.3, kernels::MaskKind::causal);
+    form.cross = form.attention;
+    form.cross->mask = kernels::MaskKind::padding;
+    form.cross->key_stream = kFewStream;
+    return {bench.builder(), form, std::move(bias)};
+  }
+  static nn::Context of(const nn::Context& context, index_t positions) {
+    nn::Context one = context;
+    one.batch.samples = 1;
+    one.batch.streams[0].sequence = positions;
+    one.batch.streams[kFewStream] = {.sequence = kSource, .lengths = kLengthsField};
+    return one;
+  }
+  nn::Context context(index_t positions) {
+    bench_.spoil_memory();
+    return of(bench_.context(nn::Mode::evaluation), positions);
+  }
+  // In the second of two places.
+  nn::KvCache<double> of_length(index_t length) const {
+    return {keys_.matrix(2 * kLongest, kColumns),
+            values_.matrix(2 * kLongest, kColumns),
+            {.capacity = kLongest, .first_place = 1, .longest = length},
+            source_keys_.matrix(2 * kCapacity, kColumns),
+            source_values_.matrix(2 * kCapacity, kColumns),
+            {.capacity = kCapacity, .first_place = 1, .longest = kSource}};
+  }
+
+  static constexpr index_t kSource = 5, kCapacity = 7, kColumns = kKvHeads * kHeadSize;
+  LayerBench<double> bench_;
+  nn::TransformerLayer<double> layer_;
+  typename nn::TransformerLayer<double>::Saved saved_;
+  static Array<double> unwritten(index_t positions) {
+    return Array<double>(extent(positions * kColumns), NAN);
+  }
+  Array<double> x_{uniform(kLongest * kHidden, 1)},
+      memory_{uniform(kSource * kHidden, 2)};
+  Array<double> keys_ = unwritten(2 * kLongest), values_ = unwritten(2 * kLongest),
+                source_keys_ = unwritten(2 * kCapacity),
+                source_values_ = unwritten(2 * kCapacity);
+};
+
+TEST_F(SourceCache, GivesWhatTheFullForwardPassGives) {
+  EXPECT_EQ(layer_.source_columns(), kColumns);
+  const Array<double> want(extent(kLongest * kHidden)), y(extent(kLongest * kHidden));
+  layer_.forward(context(kLongest), x_.cmatrix(kLongest, kHidden),
+                 want.matrix(kLongest, kHidden), saved_,
+                 memory_.cmatrix(kSource, kHidden));
+  for (const std::vector<index_t>& pieces :
+       {std::vector<index_t>{7}, {1, 1, 1, 1, 1, 1, 1}, {3, 1, 2, 1}}) {
+    layer_.begin_text(context(0), memory_.cmatrix(kSource, kHidden), of_length(1));
+    index_t done = 0;
+    for (const index_t piece : pieces) {
+      const index_t begin = done * kHidden;
+      done += piece;
+      nn::KvCache<double> cache = of_length(done);
+      layer_.forward_cached(context(piece),
+                            {x_.vector().data() + begin, extent(piece), kHidden},
+                            {y.vector().data() + begin, extent(piece), kHidden}, cache);
+      EXPECT_EQ(bench_.scratch.arena.used(), 0u);
+    }
+    expect_close(y.values(), want.values(), 1e-13, 1.0, "y");
+  }
 }
 
 }  // namespace
