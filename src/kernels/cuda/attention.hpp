@@ -35,11 +35,14 @@ struct AttentionShape {
   std::int32_t batch, q_length, kv_length, heads, kv_heads, head_dim;
   float scale;  // positive
   // A query sees the keys [begin, end): begin is document_begins[query, sample] or 0, end
-  // the smallest of its own position and one more, of key_lengths[sample] and of
-  // kv_length, as far as they are given.
+  // the smallest of its own position and one more, of key_lengths[sample], of
+  // document_ends[query, sample] and of kv_length, as far as they are given; none from
+  // query_lengths[sample] on.
   bool is_causal;
   const std::int32_t* key_lengths;
+  const std::int32_t* query_lengths;
   const std::int32_t* document_begins;
+  const std::int32_t* document_ends;
 };
 
 struct AttentionForwardTask {

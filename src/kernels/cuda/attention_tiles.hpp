@@ -32,7 +32,8 @@ struct KeyRange {
   TRIREME_DEVICE bool is_empty() const { return begin >= end; }
 };
 
-TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, int query) {
+// Those that the mask shows to a query.
+TRIREME_DEVICE KeyRange keys_of_mask(const AttentionShape& shape, int sample, int query) {
   KeyRange keys{0, shape.kv_length};
   if (shape.is_causal) {
     keys.end = smaller(keys.end, query + shape.kv_length - shape.q_length + 1);
@@ -40,18 +41,31 @@ TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, in
   if (shape.key_lengths != nullptr) {
     keys.end = smaller(keys.end, shape.key_lengths[sample]);
   }
-  if (shape.document_begins != nullptr) {
-    // Rows of a head are fewer than 2^31.
-    keys.begin = shape.document_begins[query * shape.batch + sample];
+  const int in_field = query * shape.batch + sample;  // of fewer than 2^31
+  if (shape.document_begins != nullptr) keys.begin = shape.document_begins[in_field];
+  if (shape.document_ends != nullptr) {
+    keys.end = smaller(keys.end, shape.document_ends[in_field]);
   }
   return keys;
+}
+// Padding among the queries has an empty range where that of the last query ends.
+TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, int query) {
+  if (shape.query_lengths != nullptr) {
+    const int length = shape.query_lengths[sample];
+    if (query >= length) {
+      const int end = length > 0 ? keys_of_mask(shape, sample, length - 1).end : 0;
+      return {end, end};
+    }
+  }
+  return keys_of_mask(shape, sample, query);
 }
 // Those that the queries [first, last] see, without gaps: neither end of a range comes
 // before that of the query before it.
 TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, int first,
                                      int last) {
-  return {visible_keys(shape, sample, first).begin,
-          visible_keys(shape, sample, last).end};
+  const KeyRange keys{visible_keys(shape, sample, first).begin,
+                      visible_keys(shape, sample, last).end};
+  return keys.is_empty() ? KeyRange{0, 0} : keys;
 }
 
 // A row of a head of a sample; Heads or ConstHeads.

@@ -44,13 +44,12 @@ bool have_whole_quads(const Views&... views) {
   return (has_whole_quads(views) && ...);
 }
 
-// Whether there is a kernel for such a shape: head sizes, and counts of 32 bits. Padding
-// among queries, documents in both directions and a bias have none.
+// Whether there is a kernel for such a shape: head sizes, and counts of 32 bits. A bias
+// has none.
 inline bool has_tensor_core_kernel(const AttentionDesc& desc) {
   constexpr index_t kMost = std::numeric_limits<std::int32_t>::max() / 2;
-  const bool has_mask = desc.mask != MaskKind::segment && desc.query_lengths == nullptr;
-  return has_mask && !desc.has_bias && cuda::is_head_dim(desc.head_dim) &&
-         desc.scale > 0.0 && desc.batch > 0 && desc.q_length > 0 && desc.kv_length > 0 &&
+  return !desc.has_bias && cuda::is_head_dim(desc.head_dim) && desc.scale > 0.0 &&
+         desc.batch > 0 && desc.q_length > 0 && desc.kv_length > 0 &&
          desc.q_length < kMost && desc.kv_length < kMost &&
          desc.batch * desc.heads * desc.q_length < kMost &&
          desc.batch * desc.heads * desc.kv_length < kMost;
@@ -58,7 +57,8 @@ inline bool has_tensor_core_kernel(const AttentionDesc& desc) {
 
 inline cuda::AttentionShape shape_of(const AttentionDesc& desc) {
   const auto narrow = [](index_t n) { return static_cast<std::int32_t>(n); };
-  const bool has_documents = desc.mask == MaskKind::document;
+  const bool is_document = desc.mask == MaskKind::document;
+  const bool is_segment = desc.mask == MaskKind::segment;
   return {.batch = narrow(desc.batch),
           .q_length = narrow(desc.q_length),
           .kv_length = narrow(desc.kv_length),
@@ -66,9 +66,11 @@ inline cuda::AttentionShape shape_of(const AttentionDesc& desc) {
           .kv_heads = narrow(desc.kv_heads),
           .head_dim = narrow(desc.head_dim),
           .scale = static_cast<float>(desc.scale),
-          .is_causal = desc.mask == MaskKind::causal || has_documents,
+          .is_causal = desc.mask == MaskKind::causal || is_document,
           .key_lengths = desc.mask == MaskKind::padding ? desc.key_lengths : nullptr,
-          .document_begins = has_documents ? desc.document_begins : nullptr};
+          .query_lengths = desc.query_lengths,
+          .document_begins = is_document || is_segment ? desc.document_begins : nullptr,
+          .document_ends = is_segment ? desc.document_ends : nullptr};
 }
 
 inline cuda::AttentionDropout dropout_of(const AttentionDesc& desc,

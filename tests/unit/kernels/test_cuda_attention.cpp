@@ -128,6 +128,19 @@ std::vector<AttentionDesc> shapes(index_t head_dim) {
     for (const Lengths& l : kFewerKeys) add(l, MaskKind::none);
     add({3, 193, 193, 1, 1}, MaskKind::document);
     add({2, 129, 129, 1, 1}, MaskKind::padding);
+    add({3, 193, 193, 1, 1}, MaskKind::segment);
+    // Padding among queries, and of all of a sample's: of BERT, and of T5's encoder,
+    // decoder and cross attention.
+    const auto add_padded = [&](const Lengths& l, MaskKind mask) {
+      all.push_back(padded(make(l.batch, l.queries, l.keys, l.heads, l.kv_heads, head_dim,
+                                dropout, mask)));
+    };
+    for (const MaskKind mask : {MaskKind::causal, MaskKind::padding, MaskKind::segment}) {
+      add_padded({3, 200, 200, 1, 1}, mask);
+    }
+    add_padded({2, 128, 128, 1, 1}, MaskKind::padding);
+    add_padded({2, 70, 192, 1, 1}, MaskKind::none);
+    add_padded({3, 70, 192, 2, 2}, MaskKind::padding);
   }
   return all;
 }
@@ -170,8 +183,9 @@ TYPED_TEST(CudaAttentionOf, MatchesTheDefinitionInFp16) {
 // Neither the order in which warps run nor how keys are shared out among blocks changes a
 // bit.
 TYPED_TEST(CudaAttentionOf, SameBitsHoweverItRuns) {
-  for (const MaskKind mask : {MaskKind::causal, MaskKind::padding}) {
-    const Problem<bf16> problem(make(1, 150, 150, 2, 1, TypeParam::value, 0.1, mask), 2.0,
+  for (const MaskKind mask : {MaskKind::causal, MaskKind::padding, MaskKind::segment}) {
+    const AttentionDesc desc = make(1, 150, 150, 2, 1, TypeParam::value, 0.1, mask);
+    const Problem<bf16> problem(mask == MaskKind::segment ? padded(desc) : desc, 2.0,
                                 kGap);
     const auto first = emulate(problem).bytes();
     EXPECT_EQ(emulate(problem, {.order = WarpOrder::last_to_first}).bytes(), first);
