@@ -15,6 +15,7 @@
 namespace trireme::cuda {
 
 inline constexpr int kQuadElements = 8;  // of 16 bits
+inline constexpr float kLog2OfE = 1.4426950408889634f;
 constexpr int pitch_of(int elements) {
   return elements + kQuadElements;
 }
@@ -108,6 +109,44 @@ TRIREME_DEVICE void store_tile(const std::uint16_t* tile, int thread, const Head
     if (begin + row >= length || row >= kRows) break;
     *reinterpret_cast<Quad*>(rows + row * heads.sequence_stride + column) =
         *reinterpret_cast<const Quad*>(tile + row * pitch_of(kHeadDim) + column);
+  }
+}
+
+// Of a head's bias so many distances from `first` on, zeros where there are none. By all
+// threads of a block of kThreads.
+template <int kCount, int kThreads>
+TRIREME_DEVICE void load_bias(const AttentionShape& shape, const float* bias, int head,
+                              int first, float* to) {
+  const int distances = shape.q_length + shape.kv_length - 1;
+  const float* const of_head = bias + static_cast<std::int64_t>(head) * distances;
+  TRIREME_UNROLL
+  for (int i = 0; i < divide_up(kCount, kThreads); ++i) {
+    const int at = i * kThreads + thread_index();
+    if (at >= kCount) break;
+    const bool is_there = first + at >= 0 && first + at < distances;
+    copy_word_async(to + at, of_head + (is_there ? first + at : 0), is_there);
+  }
+}
+
+// Scores become powers of 2: scores times `factor`, and the bias. In a fragment's tiles
+// of C, rows `half` of tile (m, n) have the distances of all of diagonal 2 m + half - n,
+// so that each is read once. `bias`: of the lane's element 0 on diagonal 0.
+template <int kRows, int kColumns>
+TRIREME_DEVICE void add_bias(float factor, const float* bias,
+                             float (&s)[kRows][kColumns][4]) {
+  TRIREME_UNROLL
+  for (int diagonal = 1 - kColumns; diagonal < 2 * kRows; ++diagonal) {
+    TRIREME_UNROLL
+    for (int e = 0; e < 2; ++e) {
+      const float added = bias[8 * diagonal - e] * kLog2OfE;
+      TRIREME_UNROLL
+      for (int row = 0; row < 2 * kRows; ++row) {
+        const int n = row - diagonal;
+        if (n < 0 || n >= kColumns) continue;
+        float& score = s[row / 2][n][row % 2 * 2 + e];
+        score = score * factor + added;
+      }
+    }
   }
 }
 
