@@ -451,12 +451,20 @@ class Checker : Findings {
         "precision.gradients: fp32, or precision.compute: bf16");
   }
 
-  // cuDNN draws masks that are not Trireme's, and has no fp32.
+  // cuDNN draws masks that are not Trireme's, and has no fp32. It is not called for
+  // padding, documents or a bias by distance.
   void check_attention() {
-    if (!good({"precision.attention", "precision.compute", "model.attention_dropout"})) {
+    if (!good({"precision.attention", "precision.compute", "model.attention_dropout",
+               "model.kind"})) {
       return;
     }
     if (deck_.precision.attention != AttentionKernels::cudnn) return;
+    if (deck_.model.kind != ModelKind::gpt) {
+      add("precision.attention",
+          fmt::format("has no attention with padding, as that of model.kind: {} is",
+                      name_of(deck_.model.kind)),
+          "own or auto unless model.kind is gpt", "precision.attention: own");
+    }
     if (deck_.precision.compute == Precision::fp32) {
       add("precision.attention", "goes with elements of 16 bits, and compute is fp32",
           "own unless precision.compute is bf16 or fp16",

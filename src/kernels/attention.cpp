@@ -624,34 +624,6 @@ void check_masks(const Exec& exec, const AttentionDesc& desc) {
                   "mask, or the begins and ends of a segment mask are missing");
 }
 
-// d_bias = the windows of all tiles of queries of all samples, in this order: an item has
-// some distances of a head, a tile's count of them.
-template <class Acc>
-void sum_windows(const Exec& exec, const Kernel& kernel, const AttentionDesc& desc,
-                 const Acc* windows, View2<Acc> d_bias) {
-  const index_t count = impl::distances(desc);
-  const index_t blocks = tiles_of(count);
-  Acc* const d_bias_data = d_bias.data();
-  launch(
-      exec, kernel, desc.heads * blocks, KOKKOS_LAMBDA(const index_t item) {
-        const impl::BiasWindows sums(desc, kRows);
-        const index_t head = item / blocks, begin = item % blocks * kRows;
-        const int distances = tile_rows(begin, count);
-        Acc* const to = d_bias_data + head * count + begin;
-        for (int i = 0; i < distances; ++i) to[i] = Acc{0};
-        for (index_t sample = 0; sample < desc.batch; ++sample) {
-          for (index_t tile = 0; tile < sums.query_tiles; ++tile) {
-            // Of the first distance here, in this window.
-            const index_t at = begin - tile * kRows + sums.keys - desc.kv_length;
-            const Acc* const window = windows + sums.begin(desc, sample, head, tile) + at;
-            const index_t from = at < 0 ? -at : 0, left = sums.length() - at;
-            const index_t end = left < distances ? left : distances;
-            for (index_t i = from; i < end; ++i) to[i] += window[i];
-          }
-        }
-      });
-}
-
 constexpr int kDeviceThreads = impl::kAttentionThreads;
 static_assert(kHostExecution || kRows == impl::kDeviceTileRows);
 
@@ -692,6 +664,36 @@ void impl::attention_delta(const Exec& exec, const Kernel& kernel,
         delta(index) = sum_columns<Acc>(HostRow{}, desc.head_dim, [=](index_t c) {
           return static_cast<Acc>(out[c]) * static_cast<Acc>(d_out[c]);
         });
+      });
+}
+
+// An item has some distances of a head, a tile's count of them.
+template <class Acc>
+void impl::sum_bias_windows(const Exec& exec, const AttentionDesc& desc,
+                            const BiasSums& sums, const Acc* windows, Acc* d_bias) {
+  if (!desc.has_bias) return;
+  const index_t count = distances(desc), blocks = tiles_of(count);
+  const index_t per_head = sums.windows * sums.length;
+  const auto element = static_cast<index_t>(sizeof(Acc));
+  const index_t read = desc.batch * desc.heads * per_head, written = desc.heads * count;
+  const Kernel kernel{"trireme::kernels::attention_backward[bias]",
+                      {.bytes = (read + written) * element}};
+  launch(
+      exec, kernel, desc.heads * blocks, KOKKOS_LAMBDA(const index_t item) {
+        const index_t head = item / blocks, begin = item % blocks * kRows;
+        const int of_item = tile_rows(begin, count);
+        Acc* const to = d_bias + head * count + begin;
+        for (int i = 0; i < of_item; ++i) to[i] = Acc{0};
+        for (index_t sample = 0; sample < desc.batch; ++sample) {
+          const Acc* window = windows + (sample * desc.heads + head) * per_head;
+          for (index_t w = 0; w < sums.windows; ++w, window += sums.length) {
+            // Of the first distance here, in this window.
+            const index_t at = begin + sums.shift + w * sums.step;
+            const index_t from = at < 0 ? -at : 0, left = sums.length - at;
+            const index_t end = left < of_item ? left : of_item;
+            for (index_t i = from; i < end; ++i) to[i] += window[at + i];
+          }
+        }
       });
 }
 
@@ -753,21 +755,11 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
       {"trireme::kernels::attention_backward", cost_of<T>(desc, 4, 3, 4, 2)},
       {"trireme::kernels::attention_backward[kv]", cost_of<T>(desc, 3, 2, 4, 2)},
       {"trireme::kernels::attention_backward[q]", cost_of<T>(desc, 1, 3, 2, 2)}};
-  const auto finish_bias = [&] {
-    if (!desc.has_bias) return;
-    const index_t read = window_elements * static_cast<index_t>(sizeof(Acc));
-    const Kernel kernel{"trireme::kernels::attention_backward[bias]",
-                        {.bytes = read + bytes_of(d_bias)}};
-    sum_windows<Acc>(exec, kernel, desc, windows, d_bias);
-  };
   if constexpr (!std::is_same_v<T, double>) {
     const impl::BackwardArguments<T> arguments{
-        desc,         step,           q,   k,   v,   o,           d_o,    lse.data(),
-        delta.data(), scratch.data(), d_q, d_k, d_v, bias.data(), windows};
-    if (impl::backward_fast(exec, kernels, arguments)) {
-      finish_bias();
-      return;
-    }
+        desc,         step,           q,   k,   v,   o,           d_o,     lse.data(),
+        delta.data(), scratch.data(), d_q, d_k, d_v, bias.data(), windows, d_bias.data()};
+    if (impl::backward_fast(exec, kernels, arguments)) return;
   }
   impl::attention_delta<T>(exec, kernels.delta, desc, o, d_o, delta);
   const BackwardTiles<T> tiles{desc,       step.data(),  q,          k, v, d_o,
@@ -786,7 +778,8 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
     launch_teams(exec, kernels.queries, desc.batch * desc.heads * tiles_of(desc.q_length),
                  kDeviceThreads, BackwardQueries<T>{tiles, d_q}, query_bytes);
   }
-  finish_bias();
+  const impl::BiasWindows of_tiles(desc, kRows);
+  impl::sum_bias_windows<Acc>(exec, desc, of_tiles.sums(desc), windows, d_bias.data());
 }
 
 #define TRIREME_INSTANTIATE(T)                                                   \
@@ -796,5 +789,7 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
   template decltype(impl::attention_delta<T>) impl::attention_delta<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
+template decltype(impl::sum_bias_windows<float>) impl::sum_bias_windows<float>;
+template decltype(impl::sum_bias_windows<double>) impl::sum_bias_windows<double>;
 
 }  // namespace trireme::kernels

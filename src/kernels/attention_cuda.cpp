@@ -169,6 +169,29 @@ bool forward_fast(const Exec& exec, const Kernel& kernel, const ForwardArguments
   return false;
 }
 
+// Two kernels, of which a plan sees each, and the sum of a bias's gradient.
+template <class T>
+void backward_by_tensor_cores(const Exec& exec, const BackwardKernels& kernels,
+                              const BackwardArguments<T>& in) {
+  const cuda::AttentionBackwardTask task = task_of(in);
+  const bool only_counts = exec.only_counts(kernels.delta);
+  if (!exec.only_counts(kernels.whole) && !only_counts) {
+    TRIREME_REQUIRE(has_whole_quads(in.d_q_sum),
+                    "attention: the backward pass's scratch begins at no multiple of 16 "
+                    "bytes");
+    cudaStream_t const stream = stream_of(exec);
+    LibraryCall first(exec, kernels.delta);
+    require_launched(cuda::attention_delta(stream, element_of<T>, task), kernels.delta);
+    first.finish();
+    LibraryCall second(exec, kernels.whole);
+    require_launched(cuda::attention_backward(stream, element_of<T>, task),
+                     kernels.whole);
+    second.finish();
+  }
+  sum_bias_windows<float>(exec, in.desc, bias_sums(task.shape), task.bias_sums,
+                          in.d_bias);
+}
+
 template <class T>
 bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
                    const BackwardArguments<T>& in) {
@@ -185,21 +208,7 @@ bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
       call.finish();
       return true;
     }
-    // Two kernels, of which a plan sees each.
-    const bool only_counts = exec.only_counts(kernels.delta);
-    if (exec.only_counts(kernels.whole) || only_counts) return true;
-    TRIREME_REQUIRE(has_whole_quads(in.d_q_sum),
-                    "attention: the backward pass's scratch begins at no multiple of 16 "
-                    "bytes");
-    const cuda::AttentionBackwardTask task = task_of(in);
-    cudaStream_t const stream = stream_of(exec);
-    LibraryCall first(exec, kernels.delta);
-    require_launched(cuda::attention_delta(stream, element_of<T>, task), kernels.delta);
-    first.finish();
-    LibraryCall second(exec, kernels.whole);
-    require_launched(cuda::attention_backward(stream, element_of<T>, task),
-                     kernels.whole);
-    second.finish();
+    backward_by_tensor_cores(exec, kernels, in);
     return true;
   }
   return false;

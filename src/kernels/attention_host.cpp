@@ -113,13 +113,14 @@ bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
   const index_t rows = in.desc.batch * in.desc.heads * in.desc.q_length;
   attention_delta<T>(exec, kernels.delta, in.desc, in.o, in.d_o,
                      View1<float>(in.delta, extent(rows)));
+  bool is_done = false;
   if constexpr (std::is_same_v<T, bf16>) {
-    if (way == AttentionWay::matrices) {
-      backward_by_matrices(exec, kernels, in);
-      return true;
-    }
+    is_done = way == AttentionWay::matrices;
+    if (is_done) backward_by_matrices(exec, kernels, in);
   }
-  backward_by_vectors(exec, kernels, in);
+  if (!is_done) backward_by_vectors(exec, kernels, in);
+  const BiasSums sums = BiasWindows(in.desc, kTile).sums(in.desc);
+  sum_bias_windows<float>(exec, in.desc, sums, in.bias_windows, in.d_bias);
   return true;
 }
 

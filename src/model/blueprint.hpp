@@ -68,6 +68,7 @@ struct AttentionSpec {
   index_t heads = 1, kv_heads = 1, head_size = 1;
   kernels::MaskKind mask = kernels::MaskKind::none;
   int queries = 0, keys = 0;  // streams
+  bool has_bias = false;      // by distance
 
   bool operator==(const AttentionSpec&) const = default;
   // Scores of a sample: of each head, query and key.

@@ -58,6 +58,12 @@ BatchSpec t5_batch(const Architecture& a) {
                      {.name = "loss_mask", .stream = kTarget, .holds = weights}}};
 }
 
+AttentionSpec self_attention(const Architecture& a, kernels::MaskKind mask) {
+  AttentionSpec self = layer_attention(a, mask);
+  self.has_bias = true;
+  return self;
+}
+
 BlockSpec encoder_layer(const Architecture& a, const T5Tensors& tensors, index_t layer) {
   return {.kind = "t5_layer",
           .name = fmt::format("encoder/layers/{}", layer),
@@ -72,7 +78,7 @@ BlockSpec encoder_layer(const Architecture& a, const T5Tensors& tensors, index_t
           .stream = kSource,
           .parameters = layer_parameters(a),
           .products = {layer_products(a)},
-          .attention = {layer_attention(a, kernels::MaskKind::padding)}};
+          .attention = {self_attention(a, kernels::MaskKind::padding)}};
 }
 
 // Of cross attention the queries and what is made of the output are products of a word of
@@ -81,7 +87,7 @@ BlockSpec decoder_layer(const Architecture& a, const T5Tensors& tensors, index_t
   const auto keys_and_values = static_cast<double>(qkv_columns(a) - query_columns(a));
   const double of_source = 2.0 * static_cast<double>(a.hidden) * keys_and_values;
   const bool is_last = layer + 1 == a.decoder_layers;
-  AttentionSpec self = layer_attention(a, kernels::MaskKind::causal);
+  AttentionSpec self = self_attention(a, kernels::MaskKind::causal);
   self.queries = self.keys = kTarget;
   AttentionSpec cross = layer_attention(a, kernels::MaskKind::padding);
   cross.queries = kTarget;

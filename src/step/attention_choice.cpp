@@ -34,9 +34,10 @@ bool suits_cudnn(const AttentionFacts& facts) {
          facts.has_cudnn_masks && facts.has_cudnn && facts.is_proven;
 }
 
-// As the call of the library takes them (kernels/cudnn_attention.cpp).
-bool has_cudnn_mask(kernels::MaskKind mask) {
-  return mask == kernels::MaskKind::none || mask == kernels::MaskKind::causal;
+// As the call of the library takes it (kernels/cudnn_attention.cpp).
+bool has_cudnn_mask(const model::AttentionSpec& of) {
+  using kernels::MaskKind;
+  return (of.mask == MaskKind::none || of.mask == MaskKind::causal) && !of.has_bias;
 }
 
 bool takes_too_much(const AttentionFacts& facts) {
@@ -102,8 +103,7 @@ AttentionFacts attention_facts(const model::Blueprint& blueprint,
   facts.has_dropout = deck.model.attention_dropout > 0.0;
   facts.has_cudnn_heads = std::ranges::all_of(all, kernels::has_cudnn_heads,
                                               &model::AttentionSpec::head_size);
-  facts.has_cudnn_masks =
-      std::ranges::all_of(all, has_cudnn_mask, &model::AttentionSpec::mask);
+  facts.has_cudnn_masks = std::ranges::all_of(all, has_cudnn_mask);
   facts.scratch_bytes = cudnn_scratch(blueprint, deck);
   facts.has_cudnn = kernels::has_cudnn_attention();
   facts.is_proven = std::ranges::find(kernels::kCudnnProvenOn, built_capability()) !=

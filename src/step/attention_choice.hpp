@@ -28,7 +28,7 @@ struct AttentionFacts {
   bool is_narrow = false;         // it computes in 16 bits
   bool has_dropout = false;       // of attention's probabilities
   bool has_cudnn_heads = false;   // all attention: kernels::has_cudnn_heads()
-  bool has_cudnn_masks = false;   // and each has a mask that the library has
+  bool has_cudnn_masks = false;   // and each has a mask that the library has, and no bias
   std::size_t scratch_bytes = 0;  // cudnn_scratch()
   // Of the build.
   bool has_cudnn = false;

@@ -38,55 +38,60 @@ std::string text_of(bool value) {
 std::string text_of(Element element) {
   return std::to_string(static_cast<int>(element));
 }
-std::string name_of(const char* operation, Element element, int head_dim, bool drops) {
+std::string name_of(const char* operation, Element element, int head_dim, bool drops,
+                    bool has_bias) {
   return std::string(operation) + (element == Element::bf16 ? " bf16" : " fp16") + " d" +
-         std::to_string(head_dim) + (drops ? " dropout" : "");
+         std::to_string(head_dim) + (drops ? " dropout" : "") + (has_bias ? " bias" : "");
 }
 
 struct Forward {
-  template <Element kElement, int kHeadDim, bool kDrops>
+  template <Element kElement, int kHeadDim, bool kDrops, bool kHasBias>
   static void list() {
-    using Block = AttentionForward<kElement, kHeadDim, kDrops>;
+    using Block = AttentionForward<kElement, kHeadDim, kDrops, kHasBias>;
     print("attention_forward.cu",
-          instance("forward_kernel",
-                   {text_of(kElement), std::to_string(kHeadDim), text_of(kDrops)}),
-          name_of("attention_forward", kElement, kHeadDim, kDrops), Block::kThreads,
-          Block::kSharedBytes);
+          instance("forward_kernel", {text_of(kElement), std::to_string(kHeadDim),
+                                      text_of(kDrops), text_of(kHasBias)}),
+          name_of("attention_forward", kElement, kHeadDim, kDrops, kHasBias),
+          Block::kThreads, Block::kSharedBytes);
   }
 };
 struct Backward {
-  template <Element kElement, int kHeadDim, bool kDrops>
+  template <Element kElement, int kHeadDim, bool kDrops, bool kHasBias>
   static void list() {
-    using Block = AttentionBackward<kElement, kHeadDim, kDrops>;
+    using Block = AttentionBackward<kElement, kHeadDim, kDrops, kHasBias>;
     print("attention_backward.cu",
-          instance("backward_kernel",
-                   {text_of(kElement), std::to_string(kHeadDim), text_of(kDrops)}),
-          name_of("attention_backward", kElement, kHeadDim, kDrops), Block::kThreads,
-          Block::kSharedBytes);
+          instance("backward_kernel", {text_of(kElement), std::to_string(kHeadDim),
+                                       text_of(kDrops), text_of(kHasBias)}),
+          name_of("attention_backward", kElement, kHeadDim, kDrops, kHasBias),
+          Block::kThreads, Block::kSharedBytes);
   }
 };
 struct Delta {
-  template <Element kElement, int kHeadDim, bool kDrops>
+  template <Element kElement, int kHeadDim, bool kDrops, bool kHasBias>
   static void list() {
-    if (kDrops) return;  // it is the same kernel
+    if (kDrops || kHasBias) return;  // it is the same kernel
     using Block = AttentionDelta<kElement, kHeadDim>;
     print("attention_backward.cu",
           instance("delta_kernel", {text_of(kElement), std::to_string(kHeadDim)}),
-          name_of("attention_delta", kElement, kHeadDim, kDrops), Block::kThreads, 0);
+          name_of("attention_delta", kElement, kHeadDim, kDrops, kHasBias),
+          Block::kThreads, 0);
   }
 };
 
 // As dispatch() in launch.cuh.
-template <class Kernel, Element kElement, int... kHeadDims>
+template <class Kernel, Element kElement, bool kHasBias, int... kHeadDims>
 void list_sizes(std::integer_sequence<int, kHeadDims...>) {
-  (Kernel::template list<kElement, kHeadDims, false>(), ...);
-  (Kernel::template list<kElement, kHeadDims, true>(), ...);
+  (Kernel::template list<kElement, kHeadDims, false, kHasBias>(), ...);
+  (Kernel::template list<kElement, kHeadDims, true, kHasBias>(), ...);
 }
 template <class Kernel>
 void list_all() {
   using HeadDims = std::integer_sequence<int, 64, 80, 96, 128>;
-  list_sizes<Kernel, Element::bf16>(HeadDims());
-  list_sizes<Kernel, Element::fp16>(HeadDims());
+  using WithBias = std::integer_sequence<int, 64, 128>;
+  list_sizes<Kernel, Element::bf16, false>(HeadDims());
+  list_sizes<Kernel, Element::fp16, false>(HeadDims());
+  list_sizes<Kernel, Element::bf16, true>(WithBias());
+  list_sizes<Kernel, Element::fp16, true>(WithBias());
 }
 
 }  // namespace

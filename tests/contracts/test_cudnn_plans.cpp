@@ -150,9 +150,18 @@ TEST_P(CudnnPlans, AreNotAskedForWhatTheLibraryLacks) {
   AttentionDesc dropping = desc;
   dropping.dropout = 0.1;
   EXPECT_FALSE(is_for_cudnn(DType::bfloat16, dropping));
+  for (const MaskKind mask : {MaskKind::padding, MaskKind::document, MaskKind::segment}) {
+    AttentionDesc masked = desc;
+    masked.mask = mask;
+    EXPECT_FALSE(is_for_cudnn(DType::bfloat16, masked)) << static_cast<int>(mask);
+  }
+  const std::int32_t length = 3;
   AttentionDesc padded = desc;
-  padded.mask = MaskKind::padding;
+  padded.query_lengths = &length;
   EXPECT_FALSE(is_for_cudnn(DType::bfloat16, padded));
+  AttentionDesc biased = desc;
+  biased.has_bias = true;
+  EXPECT_FALSE(is_for_cudnn(DType::bfloat16, biased));
   AttentionDesc short_one = desc;
   short_one.q_length = 1;
   EXPECT_FALSE(is_for_cudnn(DType::bfloat16, short_one));

@@ -45,6 +45,7 @@ struct Payload {
 
 struct Copy {
   std::byte* to;
+  std::size_t count;
   std::uint8_t bytes[16];
 };
 
@@ -175,9 +176,9 @@ class Block {
                     "thread {} of block {}: {} bytes at {} of {} bytes of shared memory",
                     current_, index_, bytes, at - shared(), grid_.shared_bytes);
     TRIREME_REQUIRE(
-        (at - shared()) % 16 == 0,
-        "thread {} of block {}: byte {} of shared memory is no multiple of 16", current_,
-        index_, at - shared());
+        static_cast<std::size_t>(at - shared()) % bytes == 0,
+        "thread {} of block {}: byte {} of shared memory is no multiple of {}", current_,
+        index_, at - shared(), bytes);
   }
 
   void meet(Meeting meeting, const Payload& payload) {
@@ -457,20 +458,31 @@ float shuffle_xor(float x, int mask) {
   block->meet(Meeting::shuffle, {.value = x, .mask = mask});
   return block->self().payload.value;
 }
+float shuffle(float x, int from) {
+  return shuffle_xor(x, lane_index() ^ from);
+}
 bool any_of_warp(bool holds) {
   block->meet(Meeting::any, {.value = holds ? 1.0f : 0.0f});
   return block->self().payload.value != 0;
 }
 
-void copy_quad_async(void* shared, const void* global, bool is_there) {
-  block->check_shared(shared, 16);
-  TRIREME_REQUIRE(reinterpret_cast<std::uintptr_t>(global) % 16 == 0,
-                  "thread {}: sixteen bytes are read from no multiple of 16",
-                  block->thread());
-  Copy copy{static_cast<std::byte*>(shared), {}};
-  if (is_there) std::memcpy(copy.bytes, global, sizeof(copy.bytes));
-  std::memset(shared, 0xff, sizeof(copy.bytes));
+namespace {
+void copy_async(void* shared, const void* global, std::size_t bytes, bool is_there) {
+  block->check_shared(shared, bytes);
+  TRIREME_REQUIRE(reinterpret_cast<std::uintptr_t>(global) % bytes == 0,
+                  "thread {}: {} bytes are read from no multiple of {}", block->thread(),
+                  bytes, bytes);
+  Copy copy{static_cast<std::byte*>(shared), bytes, {}};
+  if (is_there) std::memcpy(copy.bytes, global, bytes);
+  std::memset(shared, 0xff, bytes);
   block->self().begun.push_back(copy);
+}
+}  // namespace
+void copy_quad_async(void* shared, const void* global, bool is_there) {
+  copy_async(shared, global, 16, is_there);
+}
+void copy_word_async(void* shared, const void* global, bool is_there) {
+  copy_async(shared, global, 4, is_there);
 }
 void commit_copies() {
   auto& self = block->self();
@@ -480,7 +492,7 @@ void wait_for_copies_but(int left) {
   auto& groups = block->self().groups;
   while (groups.size() > static_cast<std::size_t>(left)) {
     for (const Copy& copy : groups.front()) {
-      std::memcpy(copy.to, copy.bytes, sizeof(copy.bytes));
+      std::memcpy(copy.to, copy.bytes, copy.count);
     }
     groups.erase(groups.begin());
   }

@@ -35,11 +35,17 @@ struct AttentionShape {
   std::int32_t batch, q_length, kv_length, heads, kv_heads, head_dim;
   float scale;  // positive
   // A query sees the keys [begin, end): begin is document_begins[query, sample] or 0, end
-  // the smallest of its own position and one more, of key_lengths[sample] and of
-  // kv_length, as far as they are given.
+  // the smallest of its own position and one more, of key_lengths[sample], of
+  // document_ends[query, sample] and of kv_length, as far as they are given; none from
+  // query_lengths[sample] on.
   bool is_causal;
   const std::int32_t* key_lengths;
+  const std::int32_t* query_lengths;
   const std::int32_t* document_begins;
+  const std::int32_t* document_ends;
+  // Whether something is added to scores, by the distance of query and key: of query q
+  // and key k what lies at q - k + kv_length - 1 of the head's row of bias.
+  bool has_bias;
 };
 
 struct AttentionForwardTask {
@@ -47,7 +53,8 @@ struct AttentionForwardTask {
   AttentionDropout dropout;
   ConstHeads q, k, v;
   Heads o;
-  float* lse;  // (b, a, s_q)
+  float* lse;         // (b, a, s_q)
+  const float* bias;  // (a, s_q + s_k - 1), of shape.has_bias
 };
 
 struct AttentionBackwardTask {
@@ -59,11 +66,17 @@ struct AttentionBackwardTask {
   float* delta;            // (b, a, s_q): sums over d of d_o * o
   FloatQuad* d_q_sums;     // of tiles of queries, in the order of their threads
   std::int32_t* counters;  // of those tiles: how many tiles of keys were added; a ticket
+  const float* bias;       // (a, s_q + s_k - 1), of shape.has_bias
+  float* bias_sums;        // of tiles of keys: windows of the bias's gradient
 };
 
 // Head sizes that there are kernels for.
 constexpr bool is_head_dim(std::int64_t head_dim) {
   return head_dim == 64 || head_dim == 80 || head_dim == 96 || head_dim == 128;
+}
+// Those of T5.
+constexpr bool is_head_dim_with_bias(std::int64_t head_dim) {
+  return head_dim == 64 || head_dim == 128;
 }
 
 // What d_q_sums and counters point to.
@@ -77,6 +90,21 @@ constexpr std::int64_t sum_quads_of_tile(std::int64_t head_dim) {
 }
 constexpr std::int64_t counters_of(const AttentionShape& shape) {
   return tiles_of_queries(shape) + 1;
+}
+
+// What bias_sums points to. Each tile of keys of a head of a sample has a window of sums,
+// over all queries: of query q and key k of a tile the one at q - k + kBackwardKeys.
+inline constexpr int kBackwardKeys = 128;  // of a tile
+constexpr std::int64_t key_tiles_of(const AttentionShape& shape) {
+  return (shape.kv_length + kBackwardKeys - 1) / kBackwardKeys;
+}
+constexpr std::int64_t window_of_bias(const AttentionShape& shape) {
+  const std::int64_t tiles = (shape.q_length + kBackwardQueries - 1) / kBackwardQueries;
+  return tiles * kBackwardQueries + kBackwardKeys;
+}
+constexpr std::int64_t bias_sums_of(const AttentionShape& shape) {
+  const std::int64_t windows = key_tiles_of(shape) * shape.heads * shape.batch;
+  return shape.has_bias ? windows * window_of_bias(shape) : 0;
 }
 
 // Whether blocks of this device may have the shared memory that the kernels want: those

@@ -12,11 +12,12 @@ __global__ void __launch_bounds__(AttentionDelta<kElement, kHeadDim>::kThreads)
   AttentionDelta<kElement, kHeadDim>::block(task);
 }
 
-template <Element kElement, int kHeadDim, bool kDrops>
-__global__ void __launch_bounds__(AttentionBackward<kElement, kHeadDim, kDrops>::kThreads)
+template <Element kElement, int kHeadDim, bool kDrops, bool kHasBias>
+__global__ void __launch_bounds__(
+    AttentionBackward<kElement, kHeadDim, kDrops, kHasBias>::kThreads)
     backward_kernel(const __grid_constant__ AttentionBackwardTask task,
                     const KeyTiles of_block) {
-  AttentionBackward<kElement, kHeadDim, kDrops>::block(task, of_block);
+  AttentionBackward<kElement, kHeadDim, kDrops, kHasBias>::block(task, of_block);
 }
 
 // What the device of this process has of something; 0 where there is none.
@@ -33,7 +34,8 @@ int multiprocessors() {
   return count;
 }
 
-template <Element kElement, int kHeadDim, bool kDrops>
+// The same kernel whatever is dropped or added.
+template <Element kElement, int kHeadDim, bool kDrops, bool kHasBias>
 struct Delta {
   static const char* launch(void* stream, const AttentionBackwardTask& task) {
     using Block = AttentionDelta<kElement, kHeadDim>;
@@ -42,15 +44,15 @@ struct Delta {
   }
 };
 
-template <Element kElement, int kHeadDim, bool kDrops>
+template <Element kElement, int kHeadDim, bool kDrops, bool kHasBias>
 struct Backward {
   static const char* launch(void* stream, const AttentionBackwardTask& task) {
-    using Block = AttentionBackward<kElement, kHeadDim, kDrops>;
+    using Block = AttentionBackward<kElement, kHeadDim, kDrops, kHasBias>;
     constexpr int kRounds = 16;  // of blocks, so that the last one matters little
     const bool fills =
         task.shape.batch * task.shape.kv_heads >= kRounds * multiprocessors();
     const KeyTiles of_block = fills ? KeyTiles::all : KeyTiles::one;
-    return launch_blocks(backward_kernel<kElement, kHeadDim, kDrops>,
+    return launch_blocks(backward_kernel<kElement, kHeadDim, kDrops, kHasBias>,
                          Block::blocks(task.shape, of_block), Block::kThreads,
                          Block::kSharedBytes, stream, task, of_block);
   }
@@ -60,9 +62,13 @@ struct Backward {
 
 bool has_room_for_attention(const AttentionShape& shape) {
   static const int room = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-  const int wanted = shape.head_dim <= 64
-                         ? AttentionBackward<Element::bf16, 64, false>::kSharedBytes
-                         : AttentionBackward<Element::bf16, 128, false>::kSharedBytes;
+  const bool is_small = shape.head_dim <= 64;
+  const int plain = is_small ? AttentionBackward<Element::bf16, 64, false>::kSharedBytes
+                             : AttentionBackward<Element::bf16, 128, false>::kSharedBytes;
+  const int biased =
+      is_small ? AttentionBackward<Element::bf16, 64, false, true>::kSharedBytes
+               : AttentionBackward<Element::bf16, 128, false, true>::kSharedBytes;
+  const int wanted = shape.has_bias ? biased : plain;
   return room == 0 || wanted <= room;
 }
 

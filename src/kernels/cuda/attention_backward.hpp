@@ -5,7 +5,7 @@
 // A block has a tile of keys of a key head and walks over the tiles of 64 queries, of all
 // query heads of that key head, that see it:
 //
-//   p   = e^(scale q k^T - lse)           d_p = d_o v^T        z = dropout(p)
+//   p   = e^(scale q k^T + bias - lse)    d_p = d_o v^T        z = dropout(p)
 //   d_s = scale p (dropout'(d_p) - delta)
 //   d_v += z^T d_o        d_k += d_s^T q        d_q += d_s k
 //
@@ -21,6 +21,10 @@
 // that no block waits if all begin at once. What is added first overwrites; what is added
 // last is rounded into d_q instead. Blocks take their work in this order, by a ticket:
 // whom one waits for has begun.
+//
+// The gradient of a bias is d_s / scale, summed over diagonals: a warp sums those of its
+// 32 queries and keys before they are rounded, what the eight warps have is added in
+// their order to a window of the tile of keys, and nobody else writes there.
 #ifndef TRIREME_KERNELS_CUDA_ATTENTION_BACKWARD_HPP_
 #define TRIREME_KERNELS_CUDA_ATTENTION_BACKWARD_HPP_
 
@@ -91,20 +95,26 @@ class AttentionDelta {
 // blocks enough for the GPU. The bits are the same.
 enum class KeyTiles { all, one };
 
-template <Element kElement, int kHeadDim, bool kDrops>
+template <Element kElement, int kHeadDim, bool kDrops, bool kHasBias = false>
 class AttentionBackward {
  public:
   static constexpr int kThreads = 256;
   static constexpr int kQueries = kBackwardQueries;
-  static constexpr int kKeys = 128;
+  static constexpr int kKeys = kBackwardKeys;
   static constexpr int kPitch = pitch_of(kHeadDim);
   static constexpr int kKeyPitch = pitch_of(kKeys);
   // Keys and values; two stages of queries, one of d_o; z and d_s.
   static constexpr int kStageElements = kQueries * kPitch;
   static constexpr int kSharedElements =
       2 * kKeys * kPitch + 3 * kStageElements + 2 * kQueries * kKeyPitch;
+  // Two stages of a bias's distances, and diagonals of each warp.
+  static constexpr int kDistances = kQueries + kKeys;  // and one more
+  static constexpr int kWarpDiagonals = 64;            // and one more
+  static constexpr int kBiasElements =
+      kHasBias ? 2 * kDistances + kThreads / kWarpLanes * kWarpDiagonals : 0;
   static constexpr int kSharedBytes =
-      kSharedElements * static_cast<int>(sizeof(std::uint16_t));
+      kSharedElements * static_cast<int>(sizeof(std::uint16_t)) +
+      kBiasElements * static_cast<int>(sizeof(float));
   static int blocks(const AttentionShape& shape, KeyTiles of_block) {
     return (of_block == KeyTiles::all ? 1 : divide_up(shape.kv_length, kKeys)) *
            shape.kv_heads * shape.batch;
@@ -161,12 +171,16 @@ class AttentionBackward {
         queries_(values_ + kKeys * kPitch),
         d_o_(queries_ + 2 * kStageElements),
         z_(d_o_ + kStageElements),
-        d_s_(z_ + kQueries * kKeyPitch) {}
+        d_s_(z_ + kQueries * kKeyPitch),
+        bias_(reinterpret_cast<float*>(d_s_ + kQueries * kKeyPitch)),
+        diagonals_(bias_ + 2 * kDistances) {}
 
   TRIREME_DEVICE const AttentionShape& shape() const { return task_.shape; }
   TRIREME_DEVICE std::uint16_t* queries_of(int stage) const {
     return queries_ + stage * kStageElements;
   }
+  // That of the tile's last key and first query is the first one.
+  TRIREME_DEVICE float* bias_of(int stage) const { return bias_ + stage * kDistances; }
   TRIREME_DEVICE int head_of(QueryTile at) const { return kv_head_ * group_ + at.head; }
   // This warp's keys and, of s and d_p, queries, within their tiles; its columns, of d_k,
   // d_v and d_q.
@@ -206,10 +220,12 @@ class AttentionBackward {
     load_tile<kKeys, kHeadDim, kThreads>(task_.v, sample_, kv_head_, k_begin, length,
                                          values_);
     clear_sums();
+    if constexpr (kHasBias) clear_bias_sums();
     QueryTile at = next({0, -1});
     if (at.head < group_) {
       load_queries(task_.q, at, queries_of(0));
       load_queries(task_.d_o, at, d_o_);
+      if constexpr (kHasBias) load_distances(at, 0);
     }
     commit_copies();
     int stage = 0;
@@ -222,12 +238,18 @@ class AttentionBackward {
       wait_for_copies<0>();
       sync_block();
       publish_added(added);
-      if (!is_last) load_queries(task_.q, following, queries_of(stage ^ 1));
+      if (!is_last) {
+        load_queries(task_.q, following, queries_of(stage ^ 1));
+        if constexpr (kHasBias) load_distances(following, stage ^ 1);
+      }
       commit_copies();
       load_rows(at);
       make_scores(at, stage);
-      sync_block();  // z and d_s are there
+      sync_block();  // z and d_s are there, and diagonals
+      float bias_sum = 0;
+      if constexpr (kHasBias) bias_sum = begin_bias_sum(at);
       add_to_keys(z_, d_o_, d_v_);
+      if constexpr (kHasBias) finish_bias_sum(at, bias_sum);
       wait_for_turn(at);
       sync_block();  // the turn has come, and everyone has done with d_o
       if (!is_last) load_queries(task_.d_o, following, d_o_);
@@ -281,16 +303,27 @@ class AttentionBackward {
                                             at.tile * kQueries, shape().q_length, to);
   }
 
+  // Sums of a bias's gradient: diagonals of tiles, as add_bias() counts them from the
+  // lowest on, for each of a lane's two columns.
+  using Diagonals = float[2 * kRowTiles + kColumns - 1][2];
+
   // This warp's part of s and d_p, and z and d_s of it.
   TRIREME_DEVICE void make_scores(QueryTile at, int stage) const {
     float s[kRowTiles][kColumns][4] = {}, d_p[kRowTiles][kColumns][4] = {};
     multiply_heads(queries_of(stage), keys_, s);
+    if constexpr (kHasBias) {
+      const int lane = lane_index();
+      const int first = kKeys - 1 + warp_query() - warp_key() + lane / 4 - lane % 4 * 2;
+      add_bias(shape().scale * kLog2OfE, bias_of(stage) + first, s);
+    }
     multiply_heads(d_o_, values_, d_p);
+    Diagonals diagonals = {};
     TRIREME_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
       TRIREME_UNROLL
-      for (int half = 0; half < 2; ++half) make_row(at, m, half, s[m], d_p[m]);
+      for (int half = 0; half < 2; ++half) make_row(at, m, half, s[m], d_p[m], diagonals);
     }
+    if constexpr (kHasBias) store_diagonals(diagonals);
   }
 
   // sums = rows of queries or d_o times rows of keys or values, over the head's size.
@@ -318,7 +351,8 @@ class AttentionBackward {
   // z and d_s of row `half` of a tile, to shared memory.
   TRIREME_DEVICE void make_row(QueryTile at, int m, int half,
                                const float (&s)[kColumns][4],
-                               const float (&d_p)[kColumns][4]) const {
+                               const float (&d_p)[kColumns][4],
+                               Diagonals& diagonals) const {
     const int lane = lane_index();
     const int row = lane_query(m, half);
     const int query = at.tile * kQueries + row;
@@ -327,7 +361,8 @@ class AttentionBackward {
     const KeyRange keys =
         is_query ? visible_keys(shape(), sample_, query) : KeyRange{0, 0};
     const float lse = lse_[m][half], delta = delta_[m][half];
-    const float factor = shape().scale * kLog2OfE;
+    // Scores with a bias are exponents of 2 already.
+    const float factor = kHasBias ? 1 : shape().scale * kLog2OfE;
     const int first = warp_key() + lane % 4 * 2;  // of this lane, within the tile
     std::uint16_t* const z = z_ + row * kKeyPitch + first;
     std::uint16_t* const d_s = d_s_ + row * kKeyPitch + first;
@@ -348,8 +383,14 @@ class AttentionBackward {
           keeps = dropout_.keeps(words.word[n], e) ? task_.dropout.keep_scale : 0;
         }
         of_z[e] = p * keeps;
-        of_d_s[e] =
-            is_seen ? shape().scale * p * (keeps * d_p[n][2 * half + e] - delta) : 0;
+        if constexpr (kHasBias) {
+          const float d_bias = is_seen ? p * (keeps * d_p[n][2 * half + e] - delta) : 0;
+          diagonals[2 * m + half - n + kColumns - 1][e] += d_bias;
+          of_d_s[e] = shape().scale * d_bias;
+        } else {
+          of_d_s[e] =
+              is_seen ? shape().scale * p * (keeps * d_p[n][2 * half + e] - delta) : 0;
+        }
       }
       *reinterpret_cast<std::uint32_t*>(z + n * 8) = pack<kElement>(of_z[0], of_z[1]);
       *reinterpret_cast<std::uint32_t*>(d_s + n * 8) =
@@ -378,6 +419,87 @@ class AttentionBackward {
         multiply_step<kElement>(a, b, sums, pair);
       }
     }
+  }
+
+  // ---- the bias
+
+  TRIREME_DEVICE void load_distances(QueryTile at, int stage) const {
+    const int first = at.tile * kQueries - tile_ * kKeys + shape().kv_length - kKeys;
+    load_bias<kDistances, kThreads>(shape(), task_.bias, head_of(at), first,
+                                    bias_of(stage));
+  }
+  TRIREME_DEVICE float* window_of(int head) const {
+    const std::int64_t first =
+        (static_cast<std::int64_t>(sample_) * shape().heads + head) *
+        key_tiles_of(shape());
+    return task_.bias_sums + (first + tile_) * window_of_bias(shape());
+  }
+  TRIREME_DEVICE void clear_bias_sums() const {
+    const int length = static_cast<int>(window_of_bias(shape()));
+    for (int head = kv_head_ * group_; head < (kv_head_ + 1) * group_; ++head) {
+      float* const window = window_of(head);
+      for (int i = thread_index(); i < length; i += kThreads) window[i] = 0;
+    }
+  }
+
+  // The sums over the diagonals of this warp's queries and keys: of the query that is j
+  // rows below the key's the one at j + 32. Lane (g, t) has of diagonal D of tiles those
+  // of 8 D + g - 2 t - e, which belong to row g' = g - 2 t - e of D, or to g' + 8 of the
+  // diagonal before: lanes hand them to the lane (g', t), and the four of a row are
+  // added.
+  TRIREME_DEVICE void store_diagonals(const Diagonals& sums) const {
+    constexpr int kCount = 2 * kRowTiles + kColumns - 1;
+    static_assert(8 * (kCount + 1) == kWarpDiagonals);
+    const int lane = lane_index(), row = lane / 4, t = lane % 4;
+    float rows[kCount + 1];
+    TRIREME_UNROLL
+    for (int i = 0; i <= kCount; ++i) {
+      rows[i] = 0;
+      TRIREME_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        const int up = 2 * t + e;
+        const float own = i > 0 ? sums[i - 1][e] : 0, next = i < kCount ? sums[i][e] : 0;
+        rows[i] += shuffle(row >= up ? own : next, (row + up) % 8 * 4 + t);
+      }
+    }
+    // Of eight rows' sums each of the four lanes has two in the end.
+    float of_two[4];
+    TRIREME_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const bool is_odd = t % 2 != 0;
+      const float low = rows[2 * i], high = rows[2 * i + 1];
+      of_two[i] = (is_odd ? high : low) + shuffle_xor(is_odd ? low : high, 1);
+    }
+    float* const to = diagonals_ + warp_index() * kWarpDiagonals;
+    TRIREME_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const bool is_upper = t / 2 != 0;
+      const float low = of_two[2 * i], high = of_two[2 * i + 1];
+      to[(4 * i + t) * 8 + row] =
+          (is_upper ? high : low) + shuffle_xor(is_upper ? low : high, 2);
+    }
+  }
+  // Where this thread's sum of a tile of queries lies; the first one is of the first
+  // query and the key behind the last.
+  TRIREME_DEVICE float* bias_sum_of(QueryTile at) const {
+    return window_of(head_of(at)) + at.tile * kQueries + thread_index();
+  }
+  // What was there, and what all warps have: on its way while d_v is computed.
+  TRIREME_DEVICE float begin_bias_sum(QueryTile at) const {
+    if (thread_index() >= kDistances) return 0;
+    float sum = *bias_sum_of(at);
+    TRIREME_UNROLL
+    for (int warp = 0; warp < kThreads / kWarpLanes; ++warp) {
+      const int begin = 96 + warp / 4 * 32 - warp % 4 * 32;
+      const int of_warp = thread_index() - begin;
+      if (of_warp >= 0 && of_warp < kWarpDiagonals) {
+        sum += diagonals_[warp * kWarpDiagonals + of_warp];
+      }
+    }
+    return sum;
+  }
+  TRIREME_DEVICE void finish_bias_sum(QueryTile at, float sum) const {
+    if (thread_index() < kDistances) *bias_sum_of(at) = sum;
   }
 
   // ---- d_q
@@ -507,6 +629,7 @@ class AttentionBackward {
   std::uint16_t *keys_, *values_;                  // (kKeys, kPitch)
   std::uint16_t *queries_, *d_o_;  // two stages and one, (kQueries, kPitch) each
   std::uint16_t *z_, *d_s_;        // (kQueries, kKeyPitch)
+  float *bias_, *diagonals_;  // two stages of kDistances; kWarpDiagonals of each warp
   KeySums d_k_, d_v_;
 };
 

@@ -1,11 +1,12 @@
-// kernels/cuda/attention_forward.hpp — o = dropout(softmax(scale q k^T + mask)) v on
-// tensor cores: what a block of 128 threads does (Dao 2023, arXiv:2307.08691, alg. 1).
+// kernels/cuda/attention_forward.hpp — o = dropout(softmax(scale q k^T + bias + mask)) v
+// on tensor cores: what a block of 128 threads does (Dao 2023, arXiv:2307.08691, alg. 1).
 //
 // A block has 128 queries of a head, 32 a warp, and walks over tiles of keys: while one
 // is worked on, the next comes from memory. Of scores s a lane holds four rows, and of
 // each the columns 8 i + 2 t + {0, 1}; maximum and sum of a row are those of four lanes.
 // Rounded, p is the left operand of p v without a move. Dropout's words are made for just
-// those columns (philox.hpp). Sums, maxima and o are float; o is rounded once.
+// those columns (philox.hpp). Sums, maxima and o are float; o is rounded once. Of a bias
+// the distances of a pair of tiles come with the keys.
 #ifndef TRIREME_KERNELS_CUDA_ATTENTION_FORWARD_HPP_
 #define TRIREME_KERNELS_CUDA_ATTENTION_FORWARD_HPP_
 
@@ -19,17 +20,18 @@
 
 namespace trireme::cuda {
 
-inline constexpr float kLog2OfE = 1.4426950408889634f;
 inline constexpr float kLogOf2 = 0.6931471805599453f;
 
-template <Element kElement, int kHeadDim, bool kDrops>
+template <Element kElement, int kHeadDim, bool kDrops, bool kHasBias = false>
 class AttentionForward {
  public:
   static constexpr int kThreads = 128;
   static constexpr int kQueries = 128;
   static constexpr int kKeys = kHeadDim <= 96 ? 64 : 32;
+  static constexpr int kDistances = kHasBias ? kQueries + kKeys : 0;  // and one more
   static constexpr int kSharedBytes = (kQueries + 4 * kKeys) * pitch_of(kHeadDim) *
-                                      static_cast<int>(sizeof(std::uint16_t));
+                                          static_cast<int>(sizeof(std::uint16_t)) +
+                                      2 * kDistances * static_cast<int>(sizeof(float));
   static int blocks(const AttentionShape& shape) {
     return divide_up(shape.q_length, kQueries) * shape.heads * shape.batch;
   }
@@ -61,7 +63,8 @@ class AttentionForward {
         head_(head),
         sample_(sample),
         queries_(reinterpret_cast<std::uint16_t*>(shared_memory())),
-        stages_(queries_ + kQueries * kPitch) {}
+        stages_(queries_ + kQueries * kPitch),
+        bias_(reinterpret_cast<float*>(stages_ + 4 * kKeys * kPitch)) {}
 
   // The query of this lane's row `half` (0: g, 1: g + 8) of tile m.
   TRIREME_DEVICE int query_of(int m, int half) const {
@@ -72,6 +75,13 @@ class AttentionForward {
   }
   TRIREME_DEVICE std::uint16_t* values_of(int stage) const {
     return keys_of(stage) + kKeys * kPitch;
+  }
+  // That of the tile's last key and first query is the first one.
+  TRIREME_DEVICE float* bias_of(int stage) const { return bias_ + stage * kDistances; }
+  // As exponents of 2 scores are this times as large; with a bias they are exponents
+  // already.
+  TRIREME_DEVICE float factor() const {
+    return kHasBias ? 1 : task_.shape.scale * kLog2OfE;
   }
 
   TRIREME_DEVICE void run() {
@@ -105,6 +115,11 @@ class AttentionForward {
                                          keys_of(stage));
     load_tile<kKeys, kHeadDim, kThreads>(task_.v, sample_, kv_head, k_begin, length,
                                          values_of(stage));
+    if constexpr (kHasBias) {
+      load_bias<kDistances, kThreads>(task_.shape, task_.bias, head_,
+                                      q_begin_ - k_begin + length - kKeys,
+                                      bias_of(stage));
+    }
   }
 
   TRIREME_DEVICE void begin_rows() {
@@ -158,6 +173,11 @@ class AttentionForward {
         }
       }
     }
+    if constexpr (kHasBias) {
+      const int lane = lane_index();
+      const int first = kKeys - 1 + warp_index() * 32 + lane / 4 - lane % 4 * 2;
+      add_bias(task_.shape.scale * kLog2OfE, bias_of(stage) + first, s);
+    }
     TRIREME_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
       hide_keys(k_begin, m, s[m]);
@@ -202,7 +222,7 @@ class AttentionForward {
     }
   }
 
-  // Scores become e^(scale (score - maximum)); what was summed before is scaled to the
+  // Scores become e^(score - maximum); what was summed before is scaled to the
   // new maximum.
   TRIREME_DEVICE void make_probabilities(int m, int half, float (&s)[kColumns][4]) {
     float max = -INFINITY;
@@ -212,7 +232,7 @@ class AttentionForward {
     }
     max = fmaxf(max, shuffle_xor(max, 1));
     max = fmaxf(max, shuffle_xor(max, 2));
-    const float factor = task_.shape.scale * kLog2OfE;
+    const float factor = this->factor();
     // Of powers of 2, and rounded before it is kept: where it stays, nothing is rescaled,
     // although compilers fuse multiplications and subtractions.
     const float top = fmaxf(max_[m][half], max * factor);
@@ -294,8 +314,9 @@ class AttentionForward {
   const int q_begin_, head_, sample_;
   std::uint16_t* const queries_;  // (kQueries, kPitch), and o in the end
   std::uint16_t* const stages_;   // two of keys and values, (kKeys, kPitch) each
+  float* const bias_;             // two stages of kDistances
   KeyRange row_keys_[kRowTiles][2];
-  // The largest score so far times scale log2(e), and the sum of what it is subtracted
+  // The largest score so far as an exponent of 2, and the sum of what it is subtracted
   // from.
   float max_[kRowTiles][2], sum_[kRowTiles][2];
   float out_[kRowTiles][kOutColumns][4];

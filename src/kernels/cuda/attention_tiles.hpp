@@ -15,6 +15,7 @@
 namespace trireme::cuda {
 
 inline constexpr int kQuadElements = 8;  // of 16 bits
+inline constexpr float kLog2OfE = 1.4426950408889634f;
 constexpr int pitch_of(int elements) {
   return elements + kQuadElements;
 }
@@ -32,7 +33,8 @@ struct KeyRange {
   TRIREME_DEVICE bool is_empty() const { return begin >= end; }
 };
 
-TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, int query) {
+// Those that the mask shows to a query.
+TRIREME_DEVICE KeyRange keys_of_mask(const AttentionShape& shape, int sample, int query) {
   KeyRange keys{0, shape.kv_length};
   if (shape.is_causal) {
     keys.end = smaller(keys.end, query + shape.kv_length - shape.q_length + 1);
@@ -40,18 +42,31 @@ TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, in
   if (shape.key_lengths != nullptr) {
     keys.end = smaller(keys.end, shape.key_lengths[sample]);
   }
-  if (shape.document_begins != nullptr) {
-    // Rows of a head are fewer than 2^31.
-    keys.begin = shape.document_begins[query * shape.batch + sample];
+  const int in_field = query * shape.batch + sample;  // of fewer than 2^31
+  if (shape.document_begins != nullptr) keys.begin = shape.document_begins[in_field];
+  if (shape.document_ends != nullptr) {
+    keys.end = smaller(keys.end, shape.document_ends[in_field]);
   }
   return keys;
+}
+// Padding among the queries has an empty range where that of the last query ends.
+TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, int query) {
+  if (shape.query_lengths != nullptr) {
+    const int length = shape.query_lengths[sample];
+    if (query >= length) {
+      const int end = length > 0 ? keys_of_mask(shape, sample, length - 1).end : 0;
+      return {end, end};
+    }
+  }
+  return keys_of_mask(shape, sample, query);
 }
 // Those that the queries [first, last] see, without gaps: neither end of a range comes
 // before that of the query before it.
 TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, int first,
                                      int last) {
-  return {visible_keys(shape, sample, first).begin,
-          visible_keys(shape, sample, last).end};
+  const KeyRange keys{visible_keys(shape, sample, first).begin,
+                      visible_keys(shape, sample, last).end};
+  return keys.is_empty() ? KeyRange{0, 0} : keys;
 }
 
 // A row of a head of a sample; Heads or ConstHeads.
@@ -94,6 +109,44 @@ TRIREME_DEVICE void store_tile(const std::uint16_t* tile, int thread, const Head
     if (begin + row >= length || row >= kRows) break;
     *reinterpret_cast<Quad*>(rows + row * heads.sequence_stride + column) =
         *reinterpret_cast<const Quad*>(tile + row * pitch_of(kHeadDim) + column);
+  }
+}
+
+// Of a head's bias so many distances from `first` on, zeros where there are none. By all
+// threads of a block of kThreads.
+template <int kCount, int kThreads>
+TRIREME_DEVICE void load_bias(const AttentionShape& shape, const float* bias, int head,
+                              int first, float* to) {
+  const int distances = shape.q_length + shape.kv_length - 1;
+  const float* const of_head = bias + static_cast<std::int64_t>(head) * distances;
+  TRIREME_UNROLL
+  for (int i = 0; i < divide_up(kCount, kThreads); ++i) {
+    const int at = i * kThreads + thread_index();
+    if (at >= kCount) break;
+    const bool is_there = first + at >= 0 && first + at < distances;
+    copy_word_async(to + at, of_head + (is_there ? first + at : 0), is_there);
+  }
+}
+
+// Scores become powers of 2: scores times `factor`, and the bias. In a fragment's tiles
+// of C, rows `half` of tile (m, n) have the distances of all of diagonal 2 m + half - n,
+// so that each is read once. `bias`: of the lane's element 0 on diagonal 0.
+template <int kRows, int kColumns>
+TRIREME_DEVICE void add_bias(float factor, const float* bias,
+                             float (&s)[kRows][kColumns][4]) {
+  TRIREME_UNROLL
+  for (int diagonal = 1 - kColumns; diagonal < 2 * kRows; ++diagonal) {
+    TRIREME_UNROLL
+    for (int e = 0; e < 2; ++e) {
+      const float added = bias[8 * diagonal - e] * kLog2OfE;
+      TRIREME_UNROLL
+      for (int row = 0; row < 2 * kRows; ++row) {
+        const int n = row - diagonal;
+        if (n < 0 || n >= kColumns) continue;
+        float& score = s[row / 2][n][row % 2 * 2 + e];
+        score = score * factor + added;
+      }
+    }
   }
 }
 

@@ -39,19 +39,34 @@ const char* launch_blocks(void (*kernel)(Arguments...), int blocks, int threads,
   return message_of(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
-// launch(Kernel<kElement, kHeadDim, kDrops>) for what a task asks for.
-template <template <Element, int, bool> class Launcher, class Task>
+// launch(Kernel<kElement, kHeadDim, kDrops, kHasBias>) for what a task asks for.
+template <template <Element, int, bool, bool> class Launcher, class Task>
 const char* dispatch(void* stream, Element element, const Task& task) {
   const bool drops = task.dropout.threshold != 0;
-  const auto of_head_dim = [&](auto head_dim) {
+  const auto of = [&](auto head_dim, auto has_bias) {
     constexpr int kHeadDim = decltype(head_dim)::value;
+    constexpr bool kHasBias = decltype(has_bias)::value;
     if (element == Element::bf16) {
-      return drops ? Launcher<Element::bf16, kHeadDim, true>::launch(stream, task)
-                   : Launcher<Element::bf16, kHeadDim, false>::launch(stream, task);
+      return drops
+                 ? Launcher<Element::bf16, kHeadDim, true, kHasBias>::launch(stream, task)
+                 : Launcher<Element::bf16, kHeadDim, false, kHasBias>::launch(stream,
+                                                                              task);
     }
-    return drops ? Launcher<Element::fp16, kHeadDim, true>::launch(stream, task)
-                 : Launcher<Element::fp16, kHeadDim, false>::launch(stream, task);
+    return drops
+               ? Launcher<Element::fp16, kHeadDim, true, kHasBias>::launch(stream, task)
+               : Launcher<Element::fp16, kHeadDim, false, kHasBias>::launch(stream, task);
   };
+  if (task.shape.has_bias) {
+    switch (task.shape.head_dim) {
+      case 64:
+        return of(std::integral_constant<int, 64>(), std::true_type());
+      case 128:
+        return of(std::integral_constant<int, 128>(), std::true_type());
+      default:
+        return "there is no kernel of this head size with a bias";
+    }
+  }
+  const auto of_head_dim = [&](auto head_dim) { return of(head_dim, std::false_type()); };
   switch (task.shape.head_dim) {
     case 64:
       return of_head_dim(std::integral_constant<int, 64>());

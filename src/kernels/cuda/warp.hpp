@@ -75,6 +75,11 @@ TRIREME_DEVICE float shuffle_xor(float x, int mask) {
   return __shfl_xor_sync(0xffffffffu, x, mask);
 }
 
+// x of lane `from`.
+TRIREME_DEVICE float shuffle(float x, int from) {
+  return __shfl_sync(0xffffffffu, x, from);
+}
+
 // Whether it holds for any lane.
 TRIREME_DEVICE bool any_of_warp(bool holds) {
   return __any_sync(0xffffffffu, holds);
@@ -90,6 +95,14 @@ TRIREME_DEVICE void copy_quad_async(void* shared, const void* global, bool is_th
   const int bytes = is_there ? 16 : 0;
   asm volatile(
       "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+      "l"(__cvta_generic_to_global(global)), "r"(bytes)
+      : "memory");
+}
+// Four bytes, likewise.
+TRIREME_DEVICE void copy_word_async(void* shared, const void* global, bool is_there) {
+  const int bytes = is_there ? 4 : 0;
+  asm volatile(
+      "cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(shared)),
       "l"(__cvta_generic_to_global(global)), "r"(bytes)
       : "memory");
 }
@@ -221,8 +234,10 @@ inline int as_unknown(int x) {
 }
 std::byte* shared_memory();
 float shuffle_xor(float x, int mask);
+float shuffle(float x, int from);
 bool any_of_warp(bool holds);
 void copy_quad_async(void* shared, const void* global, bool is_there);
+void copy_word_async(void* shared, const void* global, bool is_there);
 void commit_copies();
 void wait_for_copies_but(int left);
 template <int kLeft>

@@ -5,7 +5,8 @@
 // Each tile of queries of a head of a sample has a window of such sums, over all tiles of
 // keys: whoever computes the tile of queries is the only one to write there, and the
 // windows are added in one order afterwards, so that the bits depend on no number of
-// threads. Example: with tiles of 64 and 100 keys a window has 128 + 64 sums.
+// threads. Example: with tiles of 64 and 100 keys a window has 128 + 64 sums. On tensor
+// cores it is each tile of keys that has one (kernels/cuda/attention.hpp).
 #ifndef TRIREME_KERNELS_IMPL_ATTENTION_BIAS_HPP_
 #define TRIREME_KERNELS_IMPL_ATTENTION_BIAS_HPP_
 
@@ -13,6 +14,12 @@
 #include "kernels/attention.hpp"
 
 namespace trireme::kernels::impl {
+
+// Of each head of a sample so many windows, one behind the other: sum i of window w is of
+// what lies at i - shift - w * step of the bias, of those distances that there are.
+struct BiasSums {
+  index_t windows, length, shift, step;
+};
 
 // Of tiles of `tile` queries, and keys. Query i of a tile and key j of the tile of keys
 // that begins at k_begin have the sum `tile - 1 + i - j` from diagonals(k_begin) on.
@@ -40,6 +47,9 @@ struct BiasWindows {
   }
   KOKKOS_INLINE_FUNCTION index_t diagonals(index_t k_begin) const {
     return keys - tile - k_begin;
+  }
+  BiasSums sums(const AttentionDesc& desc) const {
+    return {query_tiles, length(), keys - desc.kv_length, -tile};
   }
 };
 

@@ -16,6 +16,7 @@
 
 #include "base/exec.hpp"
 #include "kernels/attention.hpp"
+#include "kernels/impl/attention_bias.hpp"
 
 namespace trireme::kernels::impl {
 
@@ -66,6 +67,7 @@ struct BackwardArguments {
   HeadsView<T> d_q, d_k, d_v;
   const float* bias = nullptr;    // (a, s_q + s_k - 1), or null
   float* bias_windows = nullptr;  // impl/attention_bias.hpp, or null
+  float* d_bias = nullptr;        // as the bias
 };
 
 // What the launches of a backward pass are called, and what they cost.
@@ -78,6 +80,12 @@ template <class T>
 void attention_delta(const Exec& exec, const Kernel& kernel, const AttentionDesc& desc,
                      HeadsView<const T> o, HeadsView<const T> d_o,
                      View1<Accumulator<T>> delta);
+
+// d_bias = the sums of all windows of all samples, in this order, by a launch of
+// kernels/attention.cpp. Nothing where there is no bias.
+template <class Acc>
+void sum_bias_windows(const Exec& exec, const AttentionDesc& desc, const BiasSums& sums,
+                      const Acc* windows, Acc* d_bias);
 
 // The element types that there is faster code for.
 #define TRIREME_FOR_EACH_FAST_REAL(X) X(float) X(bf16) X(fp16)

@@ -44,21 +44,22 @@ bool have_whole_quads(const Views&... views) {
   return (has_whole_quads(views) && ...);
 }
 
-// Whether there is a kernel for such a shape: head sizes, and counts of 32 bits. Padding
-// among queries, documents in both directions and a bias have none.
+// Whether there is a kernel for such a shape: head sizes, with a bias some of them, and
+// counts of 32 bits.
 inline bool has_tensor_core_kernel(const AttentionDesc& desc) {
   constexpr index_t kMost = std::numeric_limits<std::int32_t>::max() / 2;
-  const bool has_mask = desc.mask != MaskKind::segment && desc.query_lengths == nullptr;
-  return has_mask && !desc.has_bias && cuda::is_head_dim(desc.head_dim) &&
-         desc.scale > 0.0 && desc.batch > 0 && desc.q_length > 0 && desc.kv_length > 0 &&
-         desc.q_length < kMost && desc.kv_length < kMost &&
+  const bool has_heads = desc.has_bias ? cuda::is_head_dim_with_bias(desc.head_dim)
+                                       : cuda::is_head_dim(desc.head_dim);
+  return has_heads && desc.scale > 0.0 && desc.batch > 0 && desc.q_length > 0 &&
+         desc.kv_length > 0 && desc.q_length < kMost && desc.kv_length < kMost &&
          desc.batch * desc.heads * desc.q_length < kMost &&
          desc.batch * desc.heads * desc.kv_length < kMost;
 }
 
 inline cuda::AttentionShape shape_of(const AttentionDesc& desc) {
   const auto narrow = [](index_t n) { return static_cast<std::int32_t>(n); };
-  const bool has_documents = desc.mask == MaskKind::document;
+  const bool is_document = desc.mask == MaskKind::document;
+  const bool is_segment = desc.mask == MaskKind::segment;
   return {.batch = narrow(desc.batch),
           .q_length = narrow(desc.q_length),
           .kv_length = narrow(desc.kv_length),
@@ -66,9 +67,12 @@ inline cuda::AttentionShape shape_of(const AttentionDesc& desc) {
           .kv_heads = narrow(desc.kv_heads),
           .head_dim = narrow(desc.head_dim),
           .scale = static_cast<float>(desc.scale),
-          .is_causal = desc.mask == MaskKind::causal || has_documents,
+          .is_causal = desc.mask == MaskKind::causal || is_document,
           .key_lengths = desc.mask == MaskKind::padding ? desc.key_lengths : nullptr,
-          .document_begins = has_documents ? desc.document_begins : nullptr};
+          .query_lengths = desc.query_lengths,
+          .document_begins = is_document || is_segment ? desc.document_begins : nullptr,
+          .document_ends = is_segment ? desc.document_ends : nullptr,
+          .has_bias = desc.has_bias};
 }
 
 inline cuda::AttentionDropout dropout_of(const AttentionDesc& desc,
@@ -91,14 +95,18 @@ inline cuda::AttentionDropout dropout_of(const AttentionDesc& desc,
   return dropout;
 }
 
-// What the backward pass keeps for d_q, in floats: its sums, and behind them the
-// counters.
+// What the backward pass keeps, in floats: sums of d_q, behind them the counters, and
+// windows of the bias's gradient.
 inline index_t sum_elements(const cuda::AttentionShape& shape) {
   return cuda::tiles_of_queries(shape) * cuda::sum_quads_of_tile(shape.head_dim) * 4;
 }
 inline index_t tensor_core_scratch_elements(const cuda::AttentionShape& shape) {
   static_assert(sizeof(std::int32_t) == sizeof(float));
-  return sum_elements(shape) + cuda::counters_of(shape);
+  return sum_elements(shape) + cuda::counters_of(shape) + cuda::bias_sums_of(shape);
+}
+inline BiasSums bias_sums(const cuda::AttentionShape& shape) {
+  return {cuda::key_tiles_of(shape), cuda::window_of_bias(shape),
+          cuda::kBackwardKeys + 1 - shape.kv_length, cuda::kBackwardKeys};
 }
 
 template <class T>
@@ -109,12 +117,14 @@ cuda::AttentionForwardTask task_of(const ForwardArguments<T>& in) {
           .k = heads_of(in.k),
           .v = heads_of(in.v),
           .o = heads_of(in.o),
-          .lse = in.lse};
+          .lse = in.lse,
+          .bias = in.bias};
 }
 
 template <class T>
 cuda::AttentionBackwardTask task_of(const BackwardArguments<T>& in) {
   const cuda::AttentionShape shape = shape_of(in.desc);
+  float* const counters = in.d_q_sum + sum_elements(shape);
   return {.shape = shape,
           .dropout = dropout_of(in.desc, in.step.data()),
           .q = heads_of(in.q),
@@ -128,7 +138,9 @@ cuda::AttentionBackwardTask task_of(const BackwardArguments<T>& in) {
           .d_v = heads_of(in.d_v),
           .delta = in.delta,
           .d_q_sums = reinterpret_cast<cuda::FloatQuad*>(in.d_q_sum),
-          .counters = reinterpret_cast<std::int32_t*>(in.d_q_sum + sum_elements(shape))};
+          .counters = reinterpret_cast<std::int32_t*>(counters),
+          .bias = in.bias,
+          .bias_sums = counters + cuda::counters_of(shape)};
 }
 
 }  // namespace trireme::kernels::impl

@@ -29,12 +29,12 @@ struct Run {
   int blocks_under_way = 3;                        // of the backward pass
 };
 
-template <class T, int kHeadDim, bool kDrops>
+template <class T, int kHeadDim, bool kDrops, bool kHasBias = false>
 Output<T> emulate(const Problem<T>& problem, const Run& run) {
   constexpr cuda::Element kElement = impl::element_of<T>;
-  using Forward = cuda::AttentionForward<kElement, kHeadDim, kDrops>;
+  using Forward = cuda::AttentionForward<kElement, kHeadDim, kDrops, kHasBias>;
   using Delta = cuda::AttentionDelta<kElement, kHeadDim>;
-  using Backward = cuda::AttentionBackward<kElement, kHeadDim, kDrops>;
+  using Backward = cuda::AttentionBackward<kElement, kHeadDim, kDrops, kHasBias>;
   const AttentionDesc& desc = problem.desc;
   EXPECT_TRUE(impl::has_tensor_core_kernel(desc));
   Output<T> out(desc, kGap);
@@ -43,8 +43,9 @@ Output<T> emulate(const Problem<T>& problem, const Run& run) {
   const auto q = problem.q.template view<const T>();
   const auto k = problem.k.template view<const T>();
   const auto v = problem.v.template view<const T>();
+  const float* const bias = kHasBias ? problem.bias.vector().data() : nullptr;
   const cuda::AttentionForwardTask forward = impl::task_of(impl::ForwardArguments<T>{
-      desc, step.view(), q, k, v, out.o.view(), out.lse.vector().data()});
+      desc, step.view(), q, k, v, out.o.view(), out.lse.vector().data(), bias});
   test::run_emulated({.blocks = Forward::blocks(shape),
                       .threads = Forward::kThreads,
                       .shared_bytes = Forward::kSharedBytes,
@@ -58,7 +59,7 @@ Output<T> emulate(const Problem<T>& problem, const Run& run) {
       desc, step.view(), q, k, v, out.o.template view<const T>(),
       problem.d_o.template view<const T>(), out.lse.vector().data(),
       delta.vector().data(), scratch.vector().data(), out.d_q.view(), out.d_k.view(),
-      out.d_v.view()});
+      out.d_v.view(), bias});
   test::run_emulated(
       {.blocks = Delta::blocks(shape), .threads = Delta::kThreads, .order = run.order},
       [&] { Delta::block(backward); });
@@ -68,11 +69,17 @@ Output<T> emulate(const Problem<T>& problem, const Run& run) {
                       .order = run.order,
                       .blocks_under_way = run.blocks_under_way},
                      [&] { Backward::block(backward, run.key_tiles); });
+  impl::sum_bias_windows<float>(Exec(), desc, impl::bias_sums(shape), backward.bias_sums,
+                                out.d_bias.vector().data());
   return out;
 }
 
 template <class T, bool kDrops>
 Output<T> emulate(const Problem<T>& problem, const Run& run) {
+  if (problem.desc.has_bias) {
+    return problem.desc.head_dim == 64 ? emulate<T, 64, kDrops, true>(problem, run)
+                                       : emulate<T, 128, kDrops, true>(problem, run);
+  }
   switch (problem.desc.head_dim) {
     case 64:
       return emulate<T, 64, kDrops>(problem, run);
@@ -97,6 +104,7 @@ void expect_right(const AttentionDesc& desc, const Run& run) {
   const Output<T> got = emulate(problem, run);
   const Dense want(problem, &got);
   expect_within_terms(got, want);
+  expect_bias_gradient(got, want);
 }
 
 // Lengths around the tiles' (64 and 128), one sample and several, key heads shared.
@@ -128,6 +136,47 @@ std::vector<AttentionDesc> shapes(index_t head_dim) {
     for (const Lengths& l : kFewerKeys) add(l, MaskKind::none);
     add({3, 193, 193, 1, 1}, MaskKind::document);
     add({2, 129, 129, 1, 1}, MaskKind::padding);
+    add({3, 193, 193, 1, 1}, MaskKind::segment);
+    // Padding among queries, and of all of a sample's: of BERT, and of T5's encoder,
+    // decoder and cross attention.
+    const auto add_padded = [&](const Lengths& l, MaskKind mask) {
+      all.push_back(padded(make(l.batch, l.queries, l.keys, l.heads, l.kv_heads, head_dim,
+                                dropout, mask)));
+    };
+    for (const MaskKind mask : {MaskKind::causal, MaskKind::padding, MaskKind::segment}) {
+      add_padded({3, 200, 200, 1, 1}, mask);
+    }
+    add_padded({2, 128, 128, 1, 1}, MaskKind::padding);
+    add_padded({2, 70, 192, 1, 1}, MaskKind::none);
+    add_padded({3, 70, 192, 2, 2}, MaskKind::padding);
+  }
+  return all;
+}
+
+// Of T5: both ways and up to the query, with padding on both sides, of one tile of keys
+// and several, more keys than queries and fewer, heads that share keys, and documents,
+// which T5 has none of.
+std::vector<AttentionDesc> shapes_with_bias(index_t head_dim) {
+  std::vector<AttentionDesc> all;
+  for (const double dropout : {0.0, 0.1}) {
+    const auto add = [&](const Lengths& l, MaskKind mask) {
+      all.push_back(biased(make(l.batch, l.queries, l.keys, l.heads, l.kv_heads, head_dim,
+                                dropout, mask)));
+    };
+    for (const Lengths& l : {Lengths{1, 1, 1, 1, 1}, Lengths{2, 33, 33, 2, 2},
+                             Lengths{1, 129, 129, 2, 1}, Lengths{1, 200, 200, 1, 1}}) {
+      add(l, MaskKind::causal);
+    }
+    for (const Lengths& l : {Lengths{2, 70, 192, 2, 2}, Lengths{1, 193, 70, 1, 1},
+                             Lengths{1, 150, 300, 1, 1}}) {
+      add(l, MaskKind::none);
+    }
+    for (const MaskKind mask : {MaskKind::causal, MaskKind::padding, MaskKind::segment}) {
+      add({3, 200, 200, 2, 2}, mask);
+      all.back() = padded(all.back());
+    }
+    all.push_back(all.back());
+    all.back().scale = 1.0;  // as T5 has it
   }
   return all;
 }
@@ -146,17 +195,32 @@ constexpr int kEvery = 7;
 constexpr int kEvery = 1;
 #endif
 
-TYPED_TEST(CudaAttentionOf, MatchesTheDefinition) {
+// The orders of warps, and either way to share out keys, have the shapes in turn.
+void expect_all_right(const std::vector<AttentionDesc>& shapes) {
   int number = 0;
-  for (const AttentionDesc& desc : shapes(TypeParam::value)) {
+  for (const AttentionDesc& desc : shapes) {
     if (number++ % kEvery != 0) continue;
-    // The orders of warps, and either way to share out keys, have the shapes in turn.
     const bool is_odd = number % 2 != 0;
     expect_right<bf16>(desc,
                        {.order = number / 2 % 2 == 0 ? WarpOrder::first_to_last
                                                      : WarpOrder::last_to_first,
                         .key_tiles = is_odd ? cuda::KeyTiles::all : cuda::KeyTiles::one});
   }
+}
+
+TYPED_TEST(CudaAttentionOf, MatchesTheDefinition) {
+  expect_all_right(shapes(TypeParam::value));
+}
+
+TYPED_TEST(CudaAttentionOf, HasABiasForT5sHeads) {
+  const AttentionDesc desc =
+      biased(make(1, 65, 65, 1, 1, TypeParam::value, 0.1, MaskKind::padding));
+  if (TypeParam::value == 80 || TypeParam::value == 96) {
+    EXPECT_FALSE(impl::has_tensor_core_kernel(desc));
+    return;
+  }
+  expect_right<fp16>(desc, {});
+  expect_all_right(shapes_with_bias(TypeParam::value));
 }
 
 TYPED_TEST(CudaAttentionOf, MatchesTheDefinitionInFp16) {
@@ -169,13 +233,22 @@ TYPED_TEST(CudaAttentionOf, MatchesTheDefinitionInFp16) {
 
 // Neither the order in which warps run nor how keys are shared out among blocks changes a
 // bit.
+void expect_same_bits(const Problem<bf16>& problem) {
+  const auto first = emulate(problem).bytes();
+  EXPECT_EQ(emulate(problem, {.order = WarpOrder::last_to_first}).bytes(), first);
+  EXPECT_EQ(emulate(problem, {.key_tiles = cuda::KeyTiles::all}).bytes(), first);
+}
+
 TYPED_TEST(CudaAttentionOf, SameBitsHoweverItRuns) {
-  for (const MaskKind mask : {MaskKind::causal, MaskKind::padding}) {
-    const Problem<bf16> problem(make(1, 150, 150, 2, 1, TypeParam::value, 0.1, mask), 2.0,
+  for (const MaskKind mask : {MaskKind::causal, MaskKind::padding, MaskKind::segment}) {
+    const AttentionDesc desc = make(1, 150, 150, 2, 1, TypeParam::value, 0.1, mask);
+    const Problem<bf16> problem(mask == MaskKind::segment ? padded(desc) : desc, 2.0,
                                 kGap);
-    const auto first = emulate(problem).bytes();
-    EXPECT_EQ(emulate(problem, {.order = WarpOrder::last_to_first}).bytes(), first);
-    EXPECT_EQ(emulate(problem, {.key_tiles = cuda::KeyTiles::all}).bytes(), first);
+    expect_same_bits(problem);
+  }
+  if (cuda::is_head_dim_with_bias(TypeParam::value)) {
+    expect_same_bits(
+        Problem<bf16>(biased(make(2, 150, 150, 2, 1, TypeParam::value, 0.1)), 2.0, kGap));
   }
 }
 

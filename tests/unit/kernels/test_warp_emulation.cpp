@@ -53,6 +53,24 @@ TEST(WarpEmulation, ShowsACopyThatNobodyWaitedFor) {
   EXPECT_TRUE(std::isnan(read(false)));
 }
 
+// What is not there is zeros, of four bytes as of sixteen.
+TEST(WarpEmulation, CopiesWordsAndHandsThemToAnyLane) {
+  const std::vector<float> from = {1, 2, 3, 4};
+  std::vector<float> got(cuda::kWarpLanes);
+  test::run_emulated({.shared_bytes = 128}, [&] {
+    const int lane = cuda::lane_index();
+    auto* const to = reinterpret_cast<float*>(cuda::shared_memory()) + lane;
+    cuda::copy_word_async(to, &from[extent(lane % 4)], lane != 6);
+    cuda::commit_copies();
+    cuda::wait_for_copies<0>();
+    got[extent(lane)] = cuda::shuffle(*to, lane / 2);
+  });
+  for (int lane = 0; lane < cuda::kWarpLanes; ++lane) {
+    const float want = lane / 2 == 6 ? 0 : from[extent(lane / 2 % 4)];
+    EXPECT_EQ(got[extent(lane)], want) << lane;
+  }
+}
+
 TEST(WarpEmulation, NamesMistakes) {
   using ::testing::HasSubstr;
   using ::testing::ThrowsMessage;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gpt_pass.hpp"
+#include "kernels/attention.hpp"
 #include "kernels/decode_linear.hpp"
 #include "kernels/impl/attention_fast.hpp"
 #include "kernels/narrow_gemm.hpp"
@@ -62,6 +63,32 @@ TEST(CudaLaunches, KernelsAreThoseOfAGpu) {
   EXPECT_TRUE(
       kernels::impl::has_attention_way(DType::bfloat16, AttentionWay::tensor_cores));
   EXPECT_FALSE(kernels::impl::has_attention_way(DType::bfloat16, AttentionWay::vectors));
+}
+
+kernels::impl::AttentionWay way_of(const kernels::AttentionDesc& desc) {
+  return kernels::impl::attention_way(Exec::shape_only(), DType::bfloat16, desc);
+}
+
+// Attention of BERT and T5, with padding among keys and queries, with documents in both
+// directions and with a bias by distance, as far as T5 has such heads; others take the
+// plain tiles.
+TEST(CudaLaunches, TensorCoresTakeAttentionOfBertAndT5) {
+  using kernels::MaskKind, kernels::impl::AttentionWay;
+  const std::int32_t length = 7;
+  for (const MaskKind mask : {MaskKind::none, MaskKind::causal, MaskKind::padding,
+                              MaskKind::document, MaskKind::segment}) {
+    for (const index_t head_dim : {64, 80, 96, 128}) {
+      kernels::AttentionDesc desc{
+          .q_length = 100, .kv_length = 130, .head_dim = head_dim, .mask = mask};
+      desc.query_lengths = &length;
+      EXPECT_EQ(way_of(desc), AttentionWay::tensor_cores);
+      desc.has_bias = true;
+      const bool has_bias = head_dim == 64 || head_dim == 128;
+      EXPECT_EQ(way_of(desc),
+                has_bias ? AttentionWay::tensor_cores : AttentionWay::reference)
+          << head_dim;
+    }
+  }
 }
 
 const Launches kBackward = {{"add_partials", 1},

@@ -146,12 +146,32 @@ TEST(AttentionChoice, ReadsTheFactsOfADeck) {
   EXPECT_FALSE(attention_facts(large).has_cudnn_heads);
 }
 
+// Padding, and documents in both directions, are not the library's, whatever else holds.
+TEST(AttentionChoice, IsOwnForBertAndT5) {
+  config::Deck bert = deck_with("compute: bf16", "0");
+  bert.model.kind = config::ModelKind::bert;
+  bert.model.max_predictions = 2;
+  config::Deck packed = bert;
+  packed.model.within_documents = true;
+  config::Deck t5 = deck_with("compute: bf16", "0");
+  t5.model.kind = config::ModelKind::t5;
+  t5.model.decoder_layers = 1;
+  t5.model.decoder_sequence = 8;
+  for (const config::Deck& deck : {bert, packed, t5}) {
+    AttentionFacts facts = attention_facts(deck);
+    EXPECT_TRUE(facts.is_narrow && facts.has_cudnn_heads && !facts.has_dropout);
+    EXPECT_FALSE(facts.has_cudnn_masks);
+    facts.has_cudnn = facts.is_proven = facts.is_found = true;
+    EXPECT_FALSE(takes_cudnn(facts));
+  }
+}
+
 std::size_t cudnn_scratch(const config::Deck& deck) {
   return step::cudnn_scratch(model::make_blueprint(deck.model), deck);
 }
 
 // Every attention of the model must be for the library, which takes what the largest
-// does. A padding mask is not.
+// does. One with a padding mask or a bias is not.
 TEST(AttentionChoice, IsOneForAllAttentionOfAModel) {
   using kernels::MaskKind;
   const config::Deck deck = deck_with("compute: bf16", "0");
@@ -165,6 +185,9 @@ TEST(AttentionChoice, IsOneForAllAttentionOfAModel) {
   // 2 heads of 128 x 1024 padded queries and keys.
   EXPECT_EQ(step::cudnn_scratch(blueprint, deck), 2 * 128 * (2 * 1024 + 4) + 4096u);
   EXPECT_GT(step::cudnn_scratch(blueprint, deck), alone);
+  attention.back().has_bias = true;
+  EXPECT_FALSE(attention_facts(blueprint, deck).has_cudnn_masks);
+  attention.back().has_bias = false;
   attention.back().mask = MaskKind::padding;
   EXPECT_FALSE(attention_facts(blueprint, deck).has_cudnn_masks);
   EXPECT_TRUE(attention_facts(blueprint, deck).has_cudnn_heads);
