@@ -27,6 +27,12 @@ Mlp<T>::Mlp(const Builder<T>& builder, const std::string& name, const MlpForm& f
 template <class T>
 View2<T> Mlp<T>::activate(const Context& context, View2<const T> x, Saved& saved) const {
   saved.x = x;
+  if (saves_activation_alone()) {
+    const auto y = context.saved->matrix<T>(Category::mlp, context.rows(), columns());
+    fc1_.forward_activated(context, x, form_.activation, {}, y);
+    saved.activation = saved.pre_activation = y;
+    return y;
+  }
   saved.pre_activation =
       context.saved->matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
   Arena& memory = context.recompute.selective ? context.scratch : *context.saved;
@@ -130,7 +136,7 @@ void Mlp<T>::backward_weight(const Context& context, const Saved& saved, const H
   const ArenaScope scope(context.scratch);
   GatheredRows<T> x = fc1_.start_weight_input(context, saved.x);  // beside fc2's products
   View2<T> activation = saved.activation;
-  if (context.recompute.selective) {
+  if (activation.extent(0) == 0) {
     activation = context.scratch.matrix<T>(Category::mlp, context.rows(), columns());
     activate_again(context, saved, activation);
   }

@@ -4,8 +4,9 @@
 // (b2 is left to the residual addition that follows; which activation f is, the form
 // says). Saves x, the pre-activation W1 x + b1 and the activation: (rows, 2 f_tp) besides
 // x, gated (rows, 3 f_tp); with selective recomputation the weight pass makes the
-// activation again. Holds for the weight pass d_y, the gradient of the pre-activation and
-// partial sums of its rows.
+// activation again. Of ReLU, whose slope its result tells, it saves the activation alone.
+// Holds for the weight pass d_y, the gradient of the pre-activation and partial sums of
+// its rows.
 #ifndef TRIREME_NN_MLP_HPP_
 #define TRIREME_NN_MLP_HPP_
 
@@ -26,7 +27,7 @@ class Mlp {
   struct Saved {
     View2<const T> x;         // (rows, h)
     View2<T> pre_activation;  // (rows, f_tp), with the bias; gated (rows, 2 f_tp)
-    View2<T> activation;      // (rows, f_tp); null: is made again
+    View2<T> activation;      // (rows, f_tp); null: is made again. Of ReLU both are this
   };
   struct Held {
     View2<const T> d_y;                       // (rows, h): all rows
@@ -67,6 +68,10 @@ class Mlp {
  private:
   // Columns of the activation, f_tp.
   index_t columns() const { return form_.is_gated ? fc1_.out_tp() / 2 : fc1_.out_tp(); }
+  // Whether the activation is all that backward needs of both.
+  bool saves_activation_alone() const {
+    return !form_.is_gated && form_.activation == kernels::Activation::relu;
+  }
   // The activation once more, from the pre-activation.
   void activate_again(const Context& context, const Saved& saved, View2<T> y) const;
   // The gradient of the pre-activation from that of the activation, which is made here.
