@@ -12,6 +12,7 @@ namespace trireme::test {
 namespace {
 
 constexpr index_t kLongVocabulary = 1201;  // more than there are tokens in a step
+constexpr int kSourceStream = 1;           // stream that cross attention's keys are of
 
 config::ModelConfig layer_config() {
   return {.layers = 3,
@@ -25,12 +26,26 @@ config::ModelConfig layer_config() {
           .attention_dropout = 0.5};
 }
 
+// Cross attention to all of a source.
+nn::LayerForm decoder_form() {
+  nn::LayerForm form = nn::layer_form(layer_config(), kMaskDecoderLayer);
+  nn::AttentionForm cross = form.attention;
+  cross.mask = kernels::MaskKind::none;
+  cross.head_size = kMaskCrossDim;
+  cross.keys = kMaskSource;
+  cross.key_stream = kSourceStream;
+  cross.site = random::Site::cross_attention_probabilities;
+  form.cross = cross;
+  return form;
+}
+
 template <class V>
 auto on_host(const V& view) {
   return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, view);
 }
 
-// An embedding and a layer on some groups, and the masks that they draw.
+// An embedding, a layer and a decoder's layer on some groups, and the masks that they
+// draw.
 class MaskRun {
  public:
   MaskRun(const comm::ProcessGroups& groups, bool sequence_parallel)
@@ -39,7 +54,8 @@ class MaskRun {
         embedding_(builder(),
                    {.hidden = kMaskHidden, .places = kSequence, .dropout = 0.5},
                    {builder(), "embedding/word", kLongVocabulary, kMaskHidden, 0.02}),
-        layer_(builder(), nn::layer_form(layer_config(), kMaskLayer)) {
+        layer_(builder(), nn::layer_form(layer_config(), kMaskLayer)),
+        decoder_(builder(), decoder_form()) {
     params_.allocate(registry_, ParamBuffer<float>::Use::training);
     set_weights();
   }
@@ -58,6 +74,7 @@ class MaskRun {
   struct Arrays {
     View1<std::int32_t> tokens, positions;
     View2<float> embedded, x, y, ones, d_x;
+    View2<float> decoded, memory, d_memory;
   };
 
   nn::Builder<float> builder() { return {registry_, params_, groups_}; }
@@ -71,24 +88,33 @@ class MaskRun {
     }
     Kokkos::deep_copy(weight, host);
   }
+  // A matrix that makes values, behind those of so many heads of queries and keys, from
+  // rows with a 1 in the column of their position.
+  static auto values_of_keys(index_t heads_before, index_t head_dim) {
+    return [=](index_t i) {
+      const index_t row = i / kMaskHidden, key = i % kMaskHidden;
+      const bool is_value = row >= heads_before * head_dim;
+      if (!is_value || key / kMaskBits != row % head_dim) return 0.0f;
+      return static_cast<float>(1 << key % kMaskBits);
+    };
+  }
   void set_weights() {
     const auto constant = [](float value) { return [value](index_t) { return value; }; };
     set("embedding/word/weight", constant(1.0f));
-    set("layers/2/attention/projection/bias", constant(1.0f));
-    set("layers/2/mlp/fc2/bias", constant(2.0f));
+    for (const char* layer : {"layers/2", "layers/5"}) {
+      set(layer + std::string("/attention/projection/bias"), constant(1.0f));
+      set(layer + std::string("/mlp/fc2/bias"), constant(2.0f));
+    }
+    set("layers/5/cross/projection/bias", constant(4.0f));
     // x has a 1 in the column of its position; so has, up to rounding, its norm.
     const float share = 1.0f / kMaskHidden;
     set("layers/2/input_norm/bias", constant(share));
     set("layers/2/input_norm/weight",
         constant(std::sqrt(share * (1.0f - share) +
                            static_cast<float>(nn::NormForm().epsilon))));
-    const index_t rows = kMaskHeads * kMaskHeadDim / groups_.tensor->size();
-    set("layers/2/attention/qkv/weight", [rows](index_t i) {
-      const index_t row = i / kMaskHidden, key = i % kMaskHidden;
-      const bool is_value = row >= 2 * rows && key < kSequence;
-      if (!is_value || key / kMaskBits != row % kMaskHeadDim) return 0.0f;
-      return static_cast<float>(1 << key % kMaskBits);
-    });
+    const index_t heads = kMaskHeads / groups_.tensor->size();
+    set("layers/2/attention/qkv/weight", values_of_keys(2 * heads, kMaskHeadDim));
+    set("layers/5/cross/kv/weight", values_of_keys(heads, kMaskCrossDim));
     params_.refresh_compute(exec_);
   }
 
@@ -97,24 +123,29 @@ class MaskRun {
     host().seed = kMaskSeed;
     host().sample_base = static_cast<std::uint64_t>(kMaskFirst + first);
     Kokkos::deep_copy(step_, host);
+    nn::MicroBatch batch(micro, kSequence);
+    batch.streams[kSourceStream].sequence = kMaskSource;
     return {.exec = exec,
             .groups = groups_,
             .step = kernels::StepStateView(step_.data()),
             .saved = &saved_,
             .scratch = scratch_,
             .held = held_,
-            .batch = nn::MicroBatch(micro, kSequence),
+            .batch = batch,
             .splits_sequence = sequence_parallel_};
   }
 
   Arrays arrays(const nn::Context& context) {
-    const auto matrix = [&] {
-      return saved_.matrix<float>(Category::hidden, context.local_rows(), kMaskHidden);
+    const auto rows_of = [&](const nn::Context& stream) {
+      return saved_.matrix<float>(Category::hidden, stream.local_rows(), kMaskHidden);
     };
+    const auto matrix = [&] { return rows_of(context); };
+    const auto of_source = [&] { return rows_of(context.on_stream(kSourceStream)); };
     const auto ids = [&] {
       return saved_.vector<std::int32_t>(Category::hidden, context.rows());
     };
-    return {ids(), ids(), matrix(), matrix(), matrix(), matrix(), matrix()};
+    return {ids(),    ids(),    matrix(), matrix(),    matrix(),
+            matrix(), matrix(), matrix(), of_source(), of_source()};
   }
 
   void pass(const nn::Context& context, const Arrays& a) {
@@ -125,6 +156,10 @@ class MaskRun {
     embedding_.backward_weight(context, ids, as_const(a.ones), nothing);
     layer_.forward(context, as_const(a.x), a.y, layer_saved_);
     layer_.backward_input(context, as_const(a.ones), layer_saved_, a.d_x, layer_held_);
+    decoder_.forward(context, as_const(a.x), a.decoded, decoder_saved_,
+                     as_const(a.memory));
+    decoder_.backward_input(context, as_const(a.ones), decoder_saved_, a.d_x,
+                            decoder_held_, nn::WeightPass::later, {}, {a.d_memory});
   }
 
   void micro_batch(index_t first, index_t micro, Masks& masks) {
@@ -157,14 +192,19 @@ class MaskRun {
     }
     Kokkos::deep_copy(a.tokens, tokens);
     Kokkos::deep_copy(a.positions, positions);
-    const auto x = Kokkos::create_mirror(Kokkos::HostSpace{}, a.x);
-    for (index_t row = 0; row < context.local_rows(); ++row) {
-      for (index_t j = 0; j < kMaskHidden; ++j) {
-        x(row, j) = context.sequence_begin() + row / b == j ? 1.0f : 0.0f;
-      }
-    }
-    Kokkos::deep_copy(a.x, x);
+    mark_positions(context, a.x);
+    mark_positions(context.on_stream(kSourceStream), a.memory);
     Kokkos::deep_copy(a.ones, 1.0f);
+  }
+  // A 1 in the column of each row's position.
+  static void mark_positions(const nn::Context& context, const View2<float>& rows) {
+    const auto host = Kokkos::create_mirror(Kokkos::HostSpace{}, rows);
+    for (index_t row = 0; row < context.local_rows(); ++row) {
+      const index_t position = context.sequence_begin() + row / context.samples();
+      for (index_t j = 0; j < kMaskHidden; ++j)
+        host(row, j) = position == j ? 1.0f : 0.0f;
+    }
+    Kokkos::deep_copy(rows, host);
   }
 
   // Rows of a matrix, from position `begin` on, go to columns from `column` on.
@@ -187,24 +227,33 @@ class MaskRun {
       const float rounded = std::round(value);
       return value == rounded ? static_cast<int>(value) : MaskTable::kNotAMask;
     };
+    const auto added = [&](float value, index_t position, index_t j) {
+      return number(value, position, j) - (position == j ? 1 : 0);
+    };
     read_rows(a.embedded, first, b, begin, 0, masks.embedding, number);
-    read_rows(a.y, first, b, begin, 0, masks.outputs,
-              [&](float value, index_t position, index_t j) {
-                return number(value, position, j) - (position == j ? 1 : 0);
-              });
+    read_rows(a.y, first, b, begin, 0, masks.outputs, added);
+    read_rows(a.decoded, first, b, begin, 0, masks.decoder_outputs, added);
     // These were gathered: all rows.
     read_rows(layer_held_.attention.d_y, first, b, 0, 0, masks.attention_backward,
               number);
     read_rows(layer_held_.mlp.d_y, first, b, 0, 0, masks.mlp_backward, number);
-    const View2<const float> o = layer_saved_.attention.o;
+    read_rows(decoder_held_.cross.d_y, first, b, 0, 0, masks.cross_backward, number);
+    read_bits(layer_saved_.attention.o, first, b, masks.probabilities,
+              [](index_t position) { return position + 1; });
+    read_bits(decoder_saved_.cross.o, first, b, masks.cross_probabilities,
+              [](index_t) { return kMaskSource; });
+  }
+  // A bit for each of the keys that a position sees.
+  template <class Keys>
+  void read_bits(const View2<const float>& o, index_t first, index_t b, MaskTable& table,
+                 const Keys& keys) const {
     const index_t column = groups_.tensor->rank() * static_cast<index_t>(o.extent(1));
-    read_rows(o, first, b, 0, column, masks.probabilities,
-              [](float value, index_t position, index_t) {
-                const float bits = value * static_cast<float>(position + 1) / 2;
-                const bool is_near = std::abs(bits - std::round(bits)) < 0.1f;
-                return is_near ? static_cast<int>(std::lround(bits))
-                               : MaskTable::kNotAMask;
-              });
+    const auto decode = [&](float value, index_t position, index_t) {
+      const float bits = value * static_cast<float>(keys(position)) / 2;
+      const bool is_near = std::abs(bits - std::round(bits)) < 0.1f;
+      return is_near ? static_cast<int>(std::lround(bits)) : MaskTable::kNotAMask;
+    };
+    read_rows(o, first, b, 0, column, table, decode);
   }
 
   // After all micro-batches: the rows of the table that this rank has.
@@ -227,9 +276,9 @@ class MaskRun {
   ParamRegistry registry_;
   ParamBuffer<float> params_;
   nn::Embedding<float> embedding_;
-  nn::TransformerLayer<float> layer_;
-  nn::TransformerLayer<float>::Saved layer_saved_;
-  nn::TransformerLayer<float>::Held layer_held_;
+  nn::TransformerLayer<float> layer_, decoder_;
+  nn::TransformerLayer<float>::Saved layer_saved_, decoder_saved_;
+  nn::TransformerLayer<float>::Held layer_held_, decoder_held_;
   Kokkos::View<kernels::StepState, DeviceMemory> step_{"step state"};
   DeviceArray<std::byte> memory_[3];
   Arena saved_, scratch_, held_;

@@ -1,6 +1,12 @@
 // Dropout masks in every layout are those of one rank, bit by bit: of the embedding, of
-// attention probabilities, and of both outputs of a layer, forward and backward.
+// attention probabilities, and of the outputs of a layer, forward and backward; of a
+// decoder's layer those of cross attention, too.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <functional>
 
 #include "comm/rank_grid.hpp"
 #include "layouts/layout_masks.hpp"
@@ -35,9 +41,12 @@ void expect_same(const comm::RankGrid& grid, const Layout& layout, const Masks& 
   expect("embedding", &Masks::embedding, rows);
   expect("outputs of a layer", &Masks::outputs, rows);
   expect("probabilities", &Masks::probabilities, 1);
+  expect("outputs of a decoder's layer", &Masks::decoder_outputs, rows);
+  expect("probabilities of cross attention", &Masks::cross_probabilities, 1);
   // Backward, the gradients of all rows come together on every tensor rank.
   expect("attention output, backward", &Masks::attention_backward, layout.tensor);
   expect("mlp output, backward", &Masks::mlp_backward, layout.tensor);
+  expect("cross attention output, backward", &Masks::cross_backward, layout.tensor);
   expect("embedding, backward", &Masks::embedding_backward, 1);
 }
 
@@ -61,45 +70,67 @@ TEST(LayoutMasks, AreThoseOfOneRank) {
 // What is compared above are masks: of one rank, half of each is kept, forward and
 // backward alike, and no two are the same.
 TEST(LayoutMasks, OfOneRankAreMasks) {
-  Masks masks = masks_of_one_rank();
+  const Masks masks = masks_of_one_rank();
   const std::size_t count = masks.embedding.values.size();
-  std::size_t embedding = 0, attention = 0, mlp = 0, same = 0;
+  constexpr std::size_t kMasks = 6;  // the embedding's, two of a layer, three of another
+  std::array<std::size_t, kMasks> kept{};
+  std::array<std::array<std::size_t, kMasks>, kMasks> same{};
   for (std::size_t i = 0; i < count; ++i) {
-    const int kept = masks.embedding.values[i] / 2;
-    const int of_attention = masks.outputs.values[i] / 2 % 2;
-    const int of_mlp = masks.outputs.values[i] / 4;
-    ASSERT_TRUE(kept == 0 || kept == 1);
-    ASSERT_GE(masks.outputs.values[i], 0);
-    ASSERT_EQ(masks.outputs.values[i], 2 * of_attention + 4 * of_mlp);
-    ASSERT_EQ(masks.embedding_backward.values[i], 2 * kept);
-    ASSERT_EQ(masks.attention_backward.values[i], 2 * of_attention);
-    ASSERT_EQ(masks.mlp_backward.values[i], 2 * of_mlp);
-    embedding += static_cast<std::size_t>(kept);
-    attention += static_cast<std::size_t>(of_attention);
-    mlp += static_cast<std::size_t>(of_mlp);
-    same += kept == of_attention || of_attention == of_mlp ? 1 : 0;
-  }
-  for (const std::size_t kept : {embedding, attention, mlp}) {
-    EXPECT_NEAR(static_cast<double>(kept) / static_cast<double>(count), 0.5, 0.02);
-  }
-  EXPECT_LT(same, count * 4 / 5);
-  // Query q of a head sees q + 1 keys.
-  std::size_t bits = 0;
-  for (index_t sample = 0; sample < kGlobal; ++sample) {
-    for (index_t q = 0; q < kSequence; ++q) {
-      for (index_t j = 0; j < kMaskHeads * kMaskHeadDim; ++j) {
-        const int row = masks.probabilities.at(sample, q, j);
-        const index_t visible =
-            std::clamp<index_t>(q + 1 - j % kMaskHeadDim * kMaskBits, 0, kMaskBits);
-        ASSERT_GE(row, 0);
-        ASSERT_LT(row, 1 << visible);
-        for (int rest = row; rest > 0; rest /= 2) bits += rest % 2 != 0 ? 1 : 0;
-      }
+    const int of_layer = masks.outputs.values[i];
+    const int of_decoder = masks.decoder_outputs.values[i];
+    ASSERT_TRUE(of_layer >= 0 && of_layer <= 6 && of_layer % 2 == 0) << of_layer;
+    ASSERT_TRUE(of_decoder >= 0 && of_decoder <= 14 && of_decoder % 2 == 0) << of_decoder;
+    const std::array<int, kMasks> bits = {masks.embedding.values[i] / 2,
+                                          of_layer / 2 % 2,
+                                          of_layer / 4,
+                                          of_decoder / 2 % 2,
+                                          of_decoder / 4 % 2,
+                                          of_decoder / 8};
+    ASSERT_EQ(masks.embedding.values[i], 2 * (bits[0] & 1));
+    ASSERT_EQ(masks.embedding_backward.values[i], 2 * bits[0]);
+    ASSERT_EQ(masks.attention_backward.values[i], 2 * bits[1]);
+    ASSERT_EQ(masks.mlp_backward.values[i], 2 * bits[2]);
+    ASSERT_EQ(masks.cross_backward.values[i], 2 * bits[5]);
+    for (std::size_t a = 0; a < kMasks; ++a) {
+      kept[a] += static_cast<std::size_t>(bits[a]);
+      for (std::size_t b = 0; b < a; ++b) same[a][b] += bits[a] == bits[b] ? 1 : 0;
     }
   }
-  const auto visible =
-      static_cast<double>(kGlobal * kMaskHeads * kSequence * (kSequence + 1) / 2);
-  EXPECT_NEAR(static_cast<double>(bits) / visible, 0.5, 0.02);
+  const auto of_count = [&](std::size_t part) {
+    return static_cast<double>(part) / static_cast<double>(count);
+  };
+  for (std::size_t a = 0; a < kMasks; ++a) {
+    EXPECT_NEAR(of_count(kept[a]), 0.5, 0.02);
+    for (std::size_t b = 0; b < a; ++b) {
+      EXPECT_NEAR(of_count(same[a][b]), 0.5, 0.02) << a << " and " << b;
+    }
+  }
+}
+
+// Of the keys that the queries see, which only those bits are of, half are kept.
+void expect_half_of_keys(const MaskTable& table, index_t head_dim,
+                         const std::function<index_t(index_t)>& keys_of_query) {
+  index_t kept = 0, all = 0;
+  for (std::size_t i = 0; i < table.values.size(); ++i) {
+    const auto at = static_cast<index_t>(i);
+    const index_t query = at / table.columns % kSequence, column = at % head_dim;
+    const index_t visible =
+        std::clamp<index_t>(keys_of_query(query) - column * kMaskBits, 0, kMaskBits);
+    const int bits = table.values[i];
+    ASSERT_GE(bits, 0);
+    ASSERT_LT(bits, 1 << visible);
+    kept += std::popcount(static_cast<unsigned>(bits));
+    all += visible;
+  }
+  EXPECT_NEAR(static_cast<double>(kept) / static_cast<double>(all), 0.5, 0.02);
+}
+
+TEST(LayoutMasks, OfOneRankHaveABitForEachKey) {
+  const Masks masks = masks_of_one_rank();
+  expect_half_of_keys(masks.probabilities, kMaskHeadDim,
+                      [](index_t query) { return query + 1; });
+  expect_half_of_keys(masks.cross_probabilities, kMaskCrossDim,
+                      [](index_t) { return kMaskSource; });
 }
 
 }  // namespace

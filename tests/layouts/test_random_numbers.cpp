@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -13,39 +12,13 @@
 #include "config/deck.hpp"
 #include "data/draws.hpp"
 #include "data/sample_index.hpp"
+#include "layouts/documented.hpp"
 #include "layouts/layout_masks.hpp"
-#include "support/run_binary.hpp"
 
 namespace trireme::test {
 namespace {
 
 using nlohmann::json;
-
-std::string docs() {
-  const char* source = std::getenv("TRIREME_SOURCE_DIR");
-  return std::string(source != nullptr ? source : ".") + "/docs";
-}
-
-// What the script's functions make of it: `expression` is Python.
-json computed(const std::string& expression) {
-  const RunResult result = run({"python3", "-B", "-c",
-                                "import sys, json; sys.path.insert(0, sys.argv[1])\n"
-                                "from random_numbers import *\nfrom "
-                                "dropout_mask import mask\nprint(json.dumps(" +
-                                    expression + "))",
-                                docs()});
-  EXPECT_EQ(result.status, 0) << result.err;
-  return result.status == 0 ? json::parse(result.out) : json();
-}
-
-// What a script prints when it is called as its first lines say.
-std::string printed(std::vector<std::string> arguments,
-                    const std::string& script = "random_numbers.py") {
-  arguments.insert(arguments.begin(), {"python3", "-B", docs() + "/" + script});
-  const RunResult result = run(arguments);
-  EXPECT_EQ(result.status, 0) << result.err;
-  return result.out;
-}
 
 TEST(RandomNumbersDocumented, Windows) {
   struct Case {
@@ -127,37 +100,46 @@ TEST(RandomNumbersDocumented, WhatIsLeftToChanceInASample) {
 }
 
 // Of the layers of a model (layout_masks.hpp says how they are read off).
-TEST(RandomNumbersDocumented, Masks) {
-  constexpr index_t kSamples = 8;  // of those that there are
-  Masks masks = masks_of_one_rank();
-  json expected = json::array();
-  for (index_t sample = 0; sample < kSamples; ++sample) {
-    for (index_t s = 0; s < kSequence; ++s) {
-      std::string embedding, attention, mlp;
-      for (index_t j = 0; j < kMaskHidden; ++j) {
-        embedding += masks.embedding.at(sample, s, j) == 2 ? '1' : '0';
-        attention += (masks.outputs.at(sample, s, j) & 2) != 0 ? '1' : '0';
-        mlp += (masks.outputs.at(sample, s, j) & 4) != 0 ? '1' : '0';
-      }
-      expected.push_back({embedding, attention, mlp});
-    }
-  }
-  EXPECT_EQ(computed(fmt::format("[[mask({0}, {1} + n, 0, 0, s, {4}, 0.5), mask({0}, {1} "
-                                 "+ n, {5}, 2, s, {4}, 0.5), mask({0}, {1} + n, {5}, 3, "
-                                 "s, {4}, 0.5)] for n in range({2}) for s in range({3})]",
-                                 kMaskSeed, kMaskFirst, kSamples, kSequence, kMaskHidden,
-                                 kMaskLayer)),
-            expected);
+constexpr index_t kMaskSamples = 8;  // of those that there are
 
-  // Of a query the keys that it sees: bit k % kMaskBits of column k / kMaskBits.
-  expected = json::array();
-  for (index_t sample = 0; sample < kSamples; ++sample) {
+// The kept ones of a row of the model, by the bit that is theirs; and what the script
+// makes of so many columns of each site of a layer, [sample][position].
+std::string row_of(const MaskTable& table, index_t sample, index_t position, int bit) {
+  std::string kept;
+  for (index_t j = 0; j < table.columns; ++j) {
+    kept += (table.at(sample, position, j) & bit) != 0 ? '1' : '0';
+  }
+  return kept;
+}
+void expect_rows(const MaskTable& table, int layer, std::initializer_list<int> sites) {
+  json expected = json::array();
+  std::string expression;
+  int bit = 2;
+  for (const int site : sites) {
+    for (index_t sample = 0; sample < kMaskSamples; ++sample) {
+      for (index_t s = 0; s < kSequence; ++s) {
+        expected.push_back(row_of(table, sample, s, bit));
+      }
+    }
+    bit *= 2;
+    expression += fmt::format(
+        "+ [mask({}, {} + n, {}, {}, s, {}, 0.5) for n in range({}) for s in range({})]",
+        kMaskSeed, kMaskFirst, layer, site, table.columns, kMaskSamples, kSequence);
+  }
+  EXPECT_EQ(computed("[] " + expression), expected);
+}
+
+// Of a query the keys that it sees: bit k % kMaskBits of column k / kMaskBits of a head.
+void expect_keys(const MaskTable& table, int layer, int site, index_t keys,
+                 bool is_causal) {
+  const index_t head_dim = table.columns / kMaskHeads;
+  json expected = json::array();
+  for (index_t sample = 0; sample < kMaskSamples; ++sample) {
     for (index_t head = 0; head < kMaskHeads; ++head) {
       for (index_t q = 0; q < kSequence; ++q) {
         std::string seen;
-        for (index_t k = 0; k <= q; ++k) {
-          const int column =
-              masks.probabilities.at(sample, q, head * kMaskHeadDim + k / kMaskBits);
+        for (index_t k = 0; k < (is_causal ? q + 1 : keys); ++k) {
+          const int column = table.at(sample, q, head * head_dim + k / kMaskBits);
           seen += (column >> k % kMaskBits & 1) != 0 ? '1' : '0';
         }
         expected.push_back(seen);
@@ -165,10 +147,20 @@ TEST(RandomNumbersDocumented, Masks) {
     }
   }
   EXPECT_EQ(computed(fmt::format(
-                "[mask({0}, {1} + n, {5}, 1, a * {3} + q, {3}, 0.5)[:q + 1] for n in "
-                "range({2}) for a in range({4}) for q in range({3})]",
-                kMaskSeed, kMaskFirst, kSamples, kSequence, kMaskHeads, kMaskLayer)),
+                "[mask({}, {} + n, {}, {}, a * {} + q, {}, 0.5)[:{}] for n in range({}) "
+                "for a in range({}) for q in range({})]",
+                kMaskSeed, kMaskFirst, layer, site, kSequence, keys,
+                is_causal ? "q + 1" : "None", kMaskSamples, kMaskHeads, kSequence)),
             expected);
+}
+
+TEST(RandomNumbersDocumented, Masks) {
+  const Masks masks = masks_of_one_rank();
+  expect_rows(masks.embedding, 0, {0});
+  expect_rows(masks.outputs, kMaskLayer, {2, 3});
+  expect_rows(masks.decoder_outputs, kMaskDecoderLayer, {2, 3, 5});
+  expect_keys(masks.probabilities, kMaskLayer, 1, kSequence, true);
+  expect_keys(masks.cross_probabilities, kMaskDecoderLayer, 4, kMaskSource, false);
   // The worked example of docs/math/dropout.md.
   EXPECT_EQ(printed({"1234", "7", "0", "2", "1", "12", "0.25"}, "dropout_mask.py"),
             "111010111110\n");
