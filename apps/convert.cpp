@@ -175,7 +175,8 @@ void convert_model(const ConvertOptions& options) {
   Log log;
   TRIREME_REQUIRE_INPUT(options.tokenizer.empty(),
                         "--tokenizer is for Megatron datasets and token files of llm.c: "
-                        "'{}' is neither, and models bring their own",
+                        "'{}' is neither, and a model brings its own, by the files that "
+                        "lie beside its weights",
                         options.in);
   require_no_sentences(options);
   if (ckpt::is_hugging_face_directory(options.in)) {

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "comm/rank_list.hpp"
+#include "data/tokenizer_files.hpp"
 #include "io/checksum.hpp"
 
 namespace trireme::check {
@@ -68,7 +69,7 @@ void require_tokenizer_of(const ckpt::CheckpointReader& checkpoint,
     return;
   }
   TRIREME_REQUIRE_INPUT(
-      files == corpus.tokenizer_files(),
+      data::is_one_tokenizer(files, corpus.tokenizer_files()),
       "'{}' was trained with another tokenizer than corpus '{}' was made with: make the "
       "corpus anew with the checkpoint's (trireme tokenize --tokenizer of its corpus or "
       "its tokenizer's files)",

@@ -11,6 +11,7 @@
 #ifndef TRIREME_CKPT_DIALECT_HPP_
 #define TRIREME_CKPT_DIALECT_HPP_
 
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -68,6 +69,8 @@ struct Dialect {
   std::string prefix = {};
   // What tokenizer_config.json calls tokens that have a part in training.
   std::vector<std::pair<std::string, data::Special>> special_tokens = {};
+  // Sentinels of a SentencePiece model beside which no file says how many there are.
+  std::int64_t usual_sentinels = 0;
 
   // `where` is for messages: an InputError lists all that is missing, of the wrong type
   // or not what Trireme can compute; what is only odd is a warning.

@@ -14,8 +14,8 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "ckpt/foreign_tokenizer.hpp"
 #include "ckpt/numbers.hpp"
-#include "data/word_piece.hpp"
 #include "io/atomic_file.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
@@ -23,11 +23,6 @@
 namespace trireme::ckpt {
 
 namespace {
-
-constexpr const char* kWholeTokenizer = "tokenizer.json";
-constexpr const char* kWordList = "vocab.txt";
-constexpr const char* kSentencePiece = "spiece.model";
-constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 
 // to (columns, rows) = transpose of from (rows, columns), in tiles that stay in the
 // cache.
@@ -42,95 +37,6 @@ void transpose(const float* from, index_t rows, index_t columns, float* to) {
       }
     }
   }
-}
-
-// tokenizer.json says all; the others are the older forms of the same. What of them
-// there is.
-data::TokenizerFiles tokenizer_files_of(const io::Path& directory) {
-  data::TokenizerFiles files;
-  const auto add = [&](const char* name) {
-    if (!std::filesystem::exists(directory / name)) return false;
-    files[name] = io::read_file(directory / name, "tokenizer file");
-    return true;
-  };
-  if (add(kWholeTokenizer)) return files;
-  if (add("vocab.json") && add("merges.txt")) return files;
-  files.clear();
-  // What their configuration says of case and the like belongs to them.
-  if (add(kWordList) || add(kSentencePiece)) add(kTokenizerConfig);
-  return files;
-}
-
-// One that Trireme cannot use does not keep the weights from being read.
-data::TokenizerFiles find_tokenizer(const io::Path& directory, index_t vocab, Log& log) {
-  data::TokenizerFiles files = tokenizer_files_of(directory);
-  if (files.empty()) return files;
-  try {
-    const index_t size = data::Tokenizer::from_files(files).vocabulary_size();
-    if (size > vocab) {
-      log.warning(
-          "'{}': the tokenizer has {}, the model {}: text with the others cannot be used",
-          directory.string(), format_plural(size, "token"), vocab);
-    }
-  } catch (const InputError& error) {
-    log.warning("'{}': the tokenizer is left out: {}", directory.string(), error.what());
-    return {};
-  }
-  return files;
-}
-
-// The class of transformers that reads the files. A tokenizer.json may differ in its
-// parts from those of any model's class; the generic one asks nothing of it.
-const char* tokenizer_class_of(const data::TokenizerFiles& files) {
-  if (files.contains(kWholeTokenizer)) return "PreTrainedTokenizerFast";
-  if (files.contains(kWordList)) return "BertTokenizer";
-  return files.contains(kSentencePiece) ? "T5Tokenizer" : "GPT2Tokenizer";
-}
-
-std::string tokenizer_config(const data::TokenizerFiles& files, const Dialect& dialect,
-                             const ForeignConfig& config) {
-  const data::Tokenizer tokenizer = data::Tokenizer::from_files(files);
-  nlohmann::ordered_json json;
-  json["tokenizer_class"] = tokenizer_class_of(files);
-  json["model_max_length"] = config.sequence;
-  json["clean_up_tokenization_spaces"] = false;
-  const auto* pieces = dynamic_cast<const data::WordPiece*>(&tokenizer.model());
-  if (pieces == nullptr) {
-    json["add_prefix_space"] = false;
-  } else {
-    const data::WordPieceOptions& options = pieces->options();
-    json["clean_up_tokenization_spaces"] = options.cleans_up;
-    json["do_lower_case"] = options.basic.lowercase;
-    json["strip_accents"] = options.basic.strip_accents;
-    json["tokenize_chinese_chars"] = options.basic.handle_chinese_chars;
-  }
-  for (const auto& [name, special] : dialect.special_tokens) {
-    index_t id = -1;
-    if (special == data::Special::end_of_document) {
-      id = config.end_of_text.value_or(-1);
-    } else if (const auto found = tokenizer.find_special(special)) {
-      id = *found;
-    }
-    if (id < 0 || id >= tokenizer.vocabulary_size()) continue;
-    json[name] = tokenizer.decode({static_cast<data::TokenId>(id)});
-  }
-  return io::exact_json_text(json, 2) + "\n";
-}
-
-// The tokenizer's files under the names that transformers looks for.
-data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
-                                      const Dialect& dialect,
-                                      const ForeignConfig& config) {
-  data::TokenizerFiles renamed;
-  for (const auto& [name, content] : files) {
-    renamed[name == "encoder.json" ? "vocab.json"
-            : name == "vocab.bpe"  ? "merges.txt"
-                                   : name] = content;
-  }
-  if (!renamed.empty() && !renamed.contains(kTokenizerConfig)) {
-    renamed[kTokenizerConfig] = tokenizer_config(files, dialect, config);
-  }
-  return renamed;
 }
 
 // Tensors of ours as theirs. The one that was asked for last is kept: its parts are
@@ -194,11 +100,11 @@ HuggingFaceModel::HuggingFaceModel(const io::Path& directory, Log& log,
                                    Recognised recognised)
     : dialect_(std::move(recognised.first)),
       config_(std::move(recognised.second)),
-      reader_(directory),
-      tokenizer_files_(find_tokenizer(directory, config_.vocab, log)) {
+      reader_(directory) {
   for (const std::string& warning : reader_.warnings()) log.warning("{}", warning);
   complete(directory, log);
   check_tensors(directory, log);
+  tokenizer_files_ = find_tokenizer(directory, dialect_, config_, log);
 }
 
 void HuggingFaceModel::complete(const io::Path& directory, Log& log) {

@@ -14,6 +14,7 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "data/corpus_format.hpp"
+#include "data/tokenizer_files.hpp"
 #include "io/checksum.hpp"
 #include "io/hdf5.hpp"
 
@@ -393,7 +394,7 @@ std::string Corpus::verify() const {
 bool same_tokenizer(const Corpus& a, const Corpus& b) {
   return a.vocabulary_size() == b.vocabulary_size() &&
          a.end_of_document() == b.end_of_document() &&
-         a.tokenizer_files() == b.tokenizer_files();
+         is_one_tokenizer(a.tokenizer_files(), b.tokenizer_files());
 }
 
 }  // namespace trireme::data

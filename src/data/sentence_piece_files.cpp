@@ -17,6 +17,7 @@
 #include "base/plural.hpp"
 #include "base/words.hpp"
 #include "data/sentence_piece.hpp"
+#include "data/tokenizer_files.hpp"
 #include "data/tokenizer_values.hpp"
 #include "io/json.hpp"
 
@@ -25,7 +26,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kPieceConfig = "tokenizer_config.json";
 constexpr std::int64_t kMostSentinels = 100'000;
 
 std::string sentinel_text(std::int64_t number) {
@@ -33,7 +33,8 @@ std::string sentinel_text(std::int64_t number) {
 }
 
 [[noreturn]] void refuse_config(const std::string& what, const std::string& fix) {
-  throw InputError(fmt::format("tokenizer file '{}': {}. {}", kPieceConfig, what, fix));
+  throw InputError(
+      fmt::format("tokenizer file '{}': {}. {}", kTokenizerConfig, what, fix));
 }
 
 // A token is its text, or an object with that.
@@ -71,7 +72,7 @@ void take_decoder(const SentencePieceModel& model, const Json& decoder,
       refuse_config(fmt::format("added_tokens_decoder has no id and text at '{}'", key),
                     "Copy the file again");
     }
-    const TokenId id = checked_id(kPieceConfig, text, Json(*number));
+    const TokenId id = checked_id(kTokenizerConfig, text, Json(*number));
     if (id < model.pieces.size()) {
       if (model.pieces[id].text != text) {
         refuse_config(fmt::format("token {} is '{}', and piece {} of the model is '{}'",
@@ -128,10 +129,10 @@ std::vector<AddedToken> own_specials(const SentencePieceModel& model) {
 
 void take_config(const SentencePieceModel& model, const std::string& text,
                  std::vector<AddedToken>& added) {
-  const Json config = parse_tokenizer_json(kPieceConfig, text);
+  const Json config = parse_tokenizer_json(kTokenizerConfig, text);
   TRIREME_REQUIRE_INPUT(config.is_object(),
-                        "tokenizer file '{}': expected an object, found {}", kPieceConfig,
-                        config.type_name());
+                        "tokenizer file '{}': expected an object, found {}",
+                        kTokenizerConfig, config.type_name());
   std::vector<AddedToken> decoded;
   take_decoder(model, value_or(config, "added_tokens_decoder", Json::object()), decoded);
   if (std::ranges::find(decoded, sentinel_text(0), &AddedToken::text) == decoded.end()) {
@@ -156,9 +157,9 @@ Tokenizer tokenizer_from_sentence_piece(const std::string& name, const std::stri
     try {
       take_config(parsed, *config, added);
     } catch (const io::JsonError& error) {
-      throw InputError("tokenizer file " + error.in_file(kPieceConfig));
+      throw InputError("tokenizer file " + error.in_file(kTokenizerConfig));
     }
-    files[kPieceConfig] = *config;
+    files[kTokenizerConfig] = *config;
   }
   return Tokenizer(std::make_shared<const SentencePiece>(name, std::move(parsed), model),
                    std::move(added), std::move(files));
@@ -168,7 +169,8 @@ Tokenizer with_sentinels(const Tokenizer& tokenizer, std::int64_t count) {
   const Sentinels there = tokenizer.sentinels();
   if (there.count == count) return tokenizer;
   TRIREME_REQUIRE_INPUT(
-      tokenizer.files().contains(kSentencePieceFile),
+      tokenizer.files().contains(kSentencePieceFile) &&
+          !tokenizer.files().contains(kTokenizerJson),
       "{} cannot be added to this tokenizer ({}): they can to a model of SentencePiece "
       "(.model). Of a tokenizer.json, add <extra_id_0> and on to its \"added_tokens\"",
       format_plural(count, "sentinel"), tokenizer.model().description());
@@ -182,11 +184,13 @@ Tokenizer with_sentinels(const Tokenizer& tokenizer, std::int64_t count) {
                         format_plural(count, "sentinel"));
   TokenizerFiles files = tokenizer.files();
   Json config = Json::object();
-  if (files.contains(kPieceConfig)) {
-    config = parse_tokenizer_json(kPieceConfig, files[kPieceConfig]);
+  if (files.contains(kTokenizerConfig)) {
+    config = parse_tokenizer_json(kTokenizerConfig, files[kTokenizerConfig]);
   }
   config["extra_ids"] = count;
-  files[kPieceConfig] = io::json_text(config, 2) + "\n";
+  // The class of transformers that knows what this means.
+  if (!config.contains("tokenizer_class")) config["tokenizer_class"] = "T5Tokenizer";
+  files[kTokenizerConfig] = io::json_text(config, 2) + "\n";
   return Tokenizer::from_files(std::move(files));
 }
 

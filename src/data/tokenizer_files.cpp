@@ -3,17 +3,21 @@
 // A tokenizer.json may ask for many things (normalisers, other models, other pre-
 // tokenizers); what Trireme does not do is refused by name, since ignoring it would give
 // other ids without a word. Whichever file says more than another comes first: where a
-// directory has a tokenizer.json, nothing else of it is read.
+// directory has a tokenizer.json, ids are those of that. A SentencePiece model of the
+// same pieces beside it is kept with it, for programs that read nothing else.
 #include "data/tokenizer_files.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
 #include "data/byte_level_bpe_files.hpp"
+#include "data/sentence_piece.hpp"
 #include "data/sentence_piece_files.hpp"
 #include "data/tokenizer_values.hpp"
 #include "data/word_piece_files.hpp"
@@ -25,9 +29,20 @@ namespace {
 
 using Json = nlohmann::json;
 
+const SentencePiece* as_sentence_piece(const TokenModel& model) {
+  return dynamic_cast<const SentencePiece*>(&model);
+}
+
+// Spaces around an added token are none of the text where the model removes them anyway:
+// there it does not matter which of them the token takes.
+bool removes_spaces(const TokenModel& model) {
+  const SentencePiece* pieces = as_sentence_piece(model);
+  return pieces != nullptr && pieces->model().removes_extra_spaces;
+}
+
 // is_normalized: the text that they are looked for in is not what the model gets.
 std::vector<AddedToken> read_added_tokens(const std::string& name, const Json& list,
-                                          bool is_normalized) {
+                                          bool is_normalized, const TokenModel& model) {
   std::vector<AddedToken> added;
   for (const Json& entry : list) {
     const auto text = value_or<std::string>(entry, "content", "");
@@ -35,8 +50,9 @@ std::vector<AddedToken> read_added_tokens(const std::string& name, const Json& l
                           "tokenizer file '{}': added token {} has no content", name,
                           io::json_excerpt(entry));
     for (const char* key : {"single_word", "lstrip", "rstrip"}) {
+      const bool is_of_spaces = std::string_view(key).ends_with("strip");
       TRIREME_REQUIRE_INPUT(
-          !value_or(entry, key, false),
+          !value_or(entry, key, false) || (is_of_spaces && removes_spaces(model)),
           "tokenizer file '{}': added token '{}' has {} set, which is not "
           "supported",
           name, text, key);
@@ -74,17 +90,34 @@ std::shared_ptr<const TokenModel> model_of(const std::string& name,
       name, type));
 }
 
+// Whether `bytes` are a model whose pieces are the first tokens of another, by id.
+bool has_its_pieces(const TokenModel& model, const std::string& bytes) {
+  const SentencePiece* pieces = as_sentence_piece(model);
+  if (pieces == nullptr) return false;
+  try {
+    const SentencePieceModel beside =
+        SentencePieceModel::parse(kSentencePieceFile, bytes);
+    const auto& all = pieces->model().pieces;
+    return beside.pieces.size() <= all.size() &&
+           std::ranges::equal(beside.pieces, std::span(all).first(beside.pieces.size()),
+                              {}, &SentencePieceModel::Piece::text,
+                              &SentencePieceModel::Piece::text);
+  } catch (const InputError&) {
+    return false;  // it is no model
+  }
+}
+
 }  // namespace
 
 Tokenizer tokenizer_from_json(const std::string& name, const std::string& text) {
   const Json document = parse_tokenizer_json(name, text);
   try {
-    std::shared_ptr<const TokenModel> model = model_of(name, document);
+    const std::shared_ptr<const TokenModel> model = model_of(name, document);
     return Tokenizer(
-        std::move(model),
+        model,
         read_added_tokens(name, value_or(document, "added_tokens", Json::array()),
-                          !document.value("normalizer", Json()).is_null()),
-        {{"tokenizer.json", text}});
+                          !document.value("normalizer", Json()).is_null(), *model),
+        {{kTokenizerJson, text}});
   } catch (const io::JsonError& error) {
     throw InputError("tokenizer file " + error.in_file(name));
   }
@@ -98,8 +131,17 @@ Tokenizer Tokenizer::from_files(TokenizerFiles files) {
     }
     return files.end();
   };
-  const auto json = find({"tokenizer.json"});
-  if (json != files.end()) return tokenizer_from_json(json->first, json->second);
+  const auto config = find({kTokenizerConfig});
+  const auto json = find({kTokenizerJson});
+  if (json != files.end()) {
+    Tokenizer tokenizer = tokenizer_from_json(json->first, json->second);
+    const auto beside = find({kSentencePieceFile});
+    if (beside != files.end() && has_its_pieces(tokenizer.model(), beside->second)) {
+      tokenizer.files_.insert(*beside);
+      if (config != files.end()) tokenizer.files_.insert(*config);
+    }
+    return tokenizer;
+  }
   const auto vocabulary = find({"vocab.json", "encoder.json"});
   const auto merges = find({"merges.txt", "vocab.bpe"});
   if (vocabulary != files.end() && merges != files.end()) {
@@ -108,7 +150,6 @@ Tokenizer Tokenizer::from_files(TokenizerFiles files) {
   }
   const auto words = find({"vocab.txt"});
   if (words != files.end()) {
-    const auto config = find({"tokenizer_config.json"});
     return tokenizer_from_word_list(
         words->first, words->second,
         config != files.end() ? std::optional(config->second) : std::nullopt);
@@ -116,7 +157,6 @@ Tokenizer Tokenizer::from_files(TokenizerFiles files) {
   const auto model = std::ranges::find_if(
       files, [](const auto& file) { return is_sentence_piece_name(file.first); });
   if (model != files.end()) {
-    const auto config = find({"tokenizer_config.json"});
     return tokenizer_from_sentence_piece(
         model->first, model->second,
         config != files.end() ? std::optional(config->second) : std::nullopt);
@@ -130,11 +170,17 @@ Tokenizer Tokenizer::from_files(TokenizerFiles files) {
                   names.empty() ? "none" : names));
 }
 
+bool is_one_tokenizer(const TokenizerFiles& a, const TokenizerFiles& b) {
+  const auto json = a.find(kTokenizerJson), other = b.find(kTokenizerJson);
+  if (json == a.end() || other == b.end()) return a == b;
+  return json->second == other->second;
+}
+
 Tokenizer Tokenizer::load(const std::vector<std::filesystem::path>& paths) {
   std::vector<std::filesystem::path> found = paths;
   if (paths.size() == 1 && std::filesystem::is_directory(paths[0])) {
     found.clear();
-    for (const char* name : {"tokenizer.json", "vocab.json", "encoder.json", "merges.txt",
+    for (const char* name : {kTokenizerJson, "vocab.json", "encoder.json", "merges.txt",
                              "vocab.bpe", "vocab.txt", kSentencePieceFile,
                              "tokenizer.model", "sentencepiece.bpe.model"}) {
       if (std::filesystem::exists(paths[0] / name)) found.push_back(paths[0] / name);
@@ -153,7 +199,7 @@ Tokenizer Tokenizer::load(const std::vector<std::filesystem::path>& paths) {
   if (!found.empty() && (found.back().filename() == "vocab.txt" ||
                          is_sentence_piece_name(found.back().filename().string()))) {
     // What it says of case and accents, or of sentinels, belongs to it.
-    const auto config = found.back().parent_path() / "tokenizer_config.json";
+    const auto config = found.back().parent_path() / kTokenizerConfig;
     if (std::filesystem::exists(config)) found.push_back(config);
   }
   TokenizerFiles files;

@@ -10,6 +10,13 @@
 
 namespace trireme::data {
 
+inline constexpr const char* kTokenizerJson = "tokenizer.json";
+inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+
+// Whether both sets of files make the same ids: what decides of each is equal, byte for
+// byte. A tokenizer.json decides alone, whatever is kept beside it.
+bool is_one_tokenizer(const TokenizerFiles& a, const TokenizerFiles& b);
+
 // `name` is for messages. InputError says what of the file is not supported.
 Tokenizer tokenizer_from_json(const std::string& name, const std::string& text);
 

@@ -14,9 +14,10 @@ namespace trireme::inference {
 
 TextFramer::TextFramer(const LoadedModel& model) : model_(model) {
   TRIREME_REQUIRE_INPUT(model.tokenizer.has_value(),
-                        "checkpoint '{}' has no tokenizer, so text cannot be read: "
-                        "convert the model again with its own (trireme convert "
-                        "--tokenizer vocab.txt)",
+                        "checkpoint '{}' has no tokenizer, so text cannot be read: put "
+                        "the model's own (vocab.txt, or tokenizer.json) beside the "
+                        "weights that it was made of, where config.json is, and convert "
+                        "that directory again",
                         model.path.string());
   encoder_.emplace(*model.tokenizer);
   classify_ = special(data::Special::classify, "[CLS]");

@@ -310,6 +310,7 @@ Dialect t5_dialect() {
           .special_tokens = {{"eos_token", data::Special::end_of_document},
                              {"pad_token", data::Special::padding},
                              {"unk_token", data::Special::unknown}},
+          .usual_sentinels = 100,
           .read_config = read_t5_config,
           .complete = complete_t5,
           .config_json = t5_config_json,

@@ -1,5 +1,6 @@
-// `trireme convert` between Hugging Face's GPT-2 and checkpoints: there and back bit by
-// bit, and everything that such a directory can have wrong with it.
+// `trireme convert` between Hugging Face's models and checkpoints: GPT-2 there and back
+// bit by bit, and everything that such a directory can have wrong with it; T5 with its
+// tokenizer.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -400,6 +401,49 @@ TEST_F(Convert, HeadsThatGpt2CannotHave) {
   expect_refusal(convert(run_dir(), scratch_ / "out/made"),
                  {"not a model that transformers' GPT-2 can express",
                   "model.head_size: only hidden / heads can be exported"});
+  EXPECT_THAT(tree(scratch_ / "out"), IsEmpty());
+}
+
+// Trained on a corpus of a SentencePiece model, exported with it, and begun with again.
+TEST_F(Convert, T5BringsItsSentencePieceModel) {
+  const fs::path model = source_file("tests/parity/fixtures/tokenizer/unigram.model");
+  spill(scratch_ / "text.txt", small_text(6000));
+  const RunResult made = trireme({"tokenize", "--tokenizer", model, "--extra-ids", "100",
+                                  "--out", scratch_ / "t5.h5", scratch_ / "text.txt"});
+  if (made.err.find("libsentencepiece-dev") != std::string::npos) {
+    GTEST_SKIP() << "NO SENTENCEPIECE: " << made.err;
+  }
+  ASSERT_EQ(made.status, 0) << made.err;
+  spill(scratch_ / "t5.yaml",
+        "model: {kind: t5, layers: 1, hidden: 16, heads: 2, sequence: 32}\n"
+        "data: {train: " +
+            (scratch_ / "t5.h5").string() +
+            "}\nbatch: {micro: 2, global: 4}\nrun: {steps: 2}\n");
+  const auto train = [&](const char* run, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"train", scratch_ / "t5.yaml", "--run-dir",
+                                          scratch_ / run};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return trireme(arguments);
+  };
+  RunResult trained = train("first", {});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  RunResult result = convert(scratch_ / "first", scratch_ / "there", {"--weights-only"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("with the tokenizer"));
+  EXPECT_TRUE(slurp(scratch_ / "there/spiece.model") == slurp(model));
+  const fs::path config = scratch_ / "there/tokenizer_config.json";
+  EXPECT_EQ(json::parse(slurp(config))["extra_ids"], 100);
+
+  result = convert(scratch_ / "there", scratch_ / "again");
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  trained = train("second", {"--init-from", scratch_ / "again"});
+  EXPECT_EQ(trained.status, 0) << trained.err;
+
+  spill(config, R"({"extra_ids": 500})");
+  expect_refusal(
+      convert(scratch_ / "there", scratch_ / "out/made"),
+      {"SentencePiece, unigram", "4,500 tokens", "4,100 rows", "another model"});
   EXPECT_THAT(tree(scratch_ / "out"), IsEmpty());
 }
 

@@ -170,6 +170,31 @@ TEST_F(Embed, JsonLinesAndBlankLines) {
   EXPECT_FALSE(fs::exists(scratch_ / "c.h5"));
 }
 
+// What the refusal advises helps.
+TEST_F(Embed, WithoutATokenizer) {
+  const fs::path theirs = scratch_ / "theirs", lines = write_lines("t.txt", {"w5 w6"});
+  fs::create_directory(theirs);
+  for (const char* file : {"config.json", "model.safetensors"}) {
+    fs::copy(hugging_face_fixture("bert_odd") / file, theirs / file);
+  }
+  const auto embedded = [&](const char* name) {
+    const RunResult made = trireme({"convert", theirs, scratch_ / name});
+    EXPECT_EQ(made.status, 0) << made.err;
+    return embed(scratch_ / name, {"--text", lines, "--out", scratch_ / "o.h5"});
+  };
+  expect_refusal(embedded("bare"),
+                 {"bare", "no tokenizer", "vocab.txt", "beside the weights",
+                  "convert that directory again"});
+  spill(theirs / "vocab.txt", numbered_words());
+  // Not by an option.
+  expect_refusal(
+      trireme({"convert", theirs, scratch_ / "x", "--tokenizer", theirs / "vocab.txt"}),
+      {"--tokenizer is for Megatron datasets", "lie beside its weights"});
+  const RunResult result = embedded("whole");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(vectors_in(scratch_ / "o.h5").size(), kHidden);
+}
+
 TEST_F(Embed, Refusals) {
   convert_fixture(scratch_, "bert_odd");
   const fs::path lines = write_lines("t.txt", {"w5"});
@@ -179,10 +204,6 @@ TEST_F(Embed, Refusals) {
   };
   make_checkpoint(scratch_ / "gpt");
   expect_refusal(of_model(scratch_ / "gpt"), {"of kind gpt", "trireme embed"});
-  ASSERT_EQ(
-      trireme({"convert", hugging_face_fixture("bert_odd"), scratch_ / "bare"}).status,
-      0);
-  expect_refusal(of_model(scratch_ / "bare"), {"no tokenizer", "--tokenizer"});
   expect_refusal(of_model(scratch_ / "none"), {"none"});
   expect_refusal(embed(scratch_ / "bert_odd", {"--out", out}), {"--text", "--jsonl"});
   expect_refusal(embed(scratch_ / "bert_odd", {"--text", scratch_ / "no", "--out", out}),

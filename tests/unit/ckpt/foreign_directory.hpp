@@ -12,11 +12,15 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "ckpt/convert.hpp"
 #include "ckpt/hugging_face.hpp"
+#include "ckpt/reader.hpp"
+#include "config/load.hpp"
 #include "io/files.hpp"
 #include "io/safetensors.hpp"
 #include "support/safetensors.hpp"
+#include "unit/io/scratch.hpp"
 
 namespace trireme::test {
 
@@ -75,6 +79,31 @@ struct ForeignDirectory {
 
   nlohmann::json config;
   std::map<std::string, Stored> tensors;
+};
+
+// Tests on directories that they spoil.
+class ForeignDirectoryTest : public ::testing::Test {
+ protected:
+  io::Path theirs() const { return scratch_ / "theirs"; }
+  ckpt::HuggingFaceModel model_of(const ForeignDirectory& files) {
+    return ckpt::HuggingFaceModel(files.write(theirs()), log_);
+  }
+  std::string error_of(const ForeignDirectory& files) {
+    return message_of<InputError>([&] { model_of(files); });
+  }
+  std::string error_of_config(ForeignDirectory files, const char* key,
+                              const nlohmann::json& value) {
+    files.config[key] = value;
+    return error_of(files);
+  }
+  // In the checkpoint that `ours` is.
+  config::ModelConfig model_of_checkpoint() const {
+    const ckpt::CheckpointReader reader(scratch_ / "ours" / "latest");
+    return config::parse_resolved(reader.state().deck).model;
+  }
+
+  Scratch scratch_;
+  Log log_{false};
 };
 
 inline std::vector<float> read_ours(const ckpt::HuggingFaceModel& model,

@@ -6,7 +6,6 @@
 #include "base/error.hpp"
 #include "ckpt/dialects/bert.hpp"
 #include "ckpt/reader.hpp"
-#include "config/load.hpp"
 #include "data/tokenizer.hpp"
 #include "unit/ckpt/foreign_directory.hpp"
 #include "unit/io/scratch.hpp"
@@ -25,28 +24,12 @@ using Json = nlohmann::json;
 
 constexpr const char* kWords = "bert.embeddings.word_embeddings.weight";
 
-class BertDialect : public ::testing::Test {
+class BertDialect : public test::ForeignDirectoryTest {
  protected:
-  HuggingFaceModel model() { return HuggingFaceModel(files_.write(theirs()), log_); }
-  io::Path theirs() const { return scratch_ / "theirs"; }
-  std::string error() {
-    return message_of<InputError>([&] { model(); });
-  }
-  std::string error_of_config(const char* key, const Json& value) {
-    const Json before = files_.config;
-    files_.config[key] = value;
-    const std::string message = error();
-    files_.config = before;
-    return message;
-  }
-  config::ModelConfig model_of_checkpoint() const {
-    const CheckpointReader reader(scratch_ / "ours" / "latest");
-    return config::parse_resolved(reader.state().deck).model;
-  }
+  HuggingFaceModel model() { return model_of(files_); }
+  std::string error() { return error_of(files_); }
 
-  test::Scratch scratch_;
   ForeignDirectory files_{"bert_odd"};
-  Log log_{false};
 };
 
 TEST_F(BertDialect, ConfigIsReadInTheDecksTerms) {
@@ -258,10 +241,10 @@ TEST_F(BertDialect, WhatIsNotSupportedIsSaidAllAtOnce) {
 }
 
 TEST_F(BertDialect, OtherModelsAreRefused) {
-  EXPECT_THAT(error_of_config("type_vocab_size", 1),
+  EXPECT_THAT(error_of_config(files_, "type_vocab_size", 1),
               HasSubstr("type_vocab_size is 1, and the weights have a head that judges "
                         "pairs (bert.pooler.dense)"));
-  EXPECT_THAT(error_of_config("model_type", "megatron-bert"),
+  EXPECT_THAT(error_of_config(files_, "model_type", "megatron-bert"),
               AllOf(HasSubstr("bert.encoder.ln.weight"), HasSubstr("not part of the")));
   files_.tensors["classifier.weight"] = {{3, 30}, std::vector<float>(90)};
   EXPECT_THAT(error(), HasSubstr("not part of the model (1):\n    classifier.weight"));

@@ -383,18 +383,21 @@ TEST_F(HuggingFaceTest, TokenizerFilesTravelAlong) {
             model.tokenizer_files());
 }
 
-TEST_F(HuggingFaceTest, ATokenizerThatDoesNotFitIsAWarning) {
+TEST_F(HuggingFaceTest, ATokenizerThatCannotBeUsedIsAWarning) {
+  const io::Path directory = write();
+  io::write_file(directory / "tokenizer.json", R"({"model":{"type":"WordPiece"}})");
+  EXPECT_TRUE(HuggingFaceModel(directory, log_).tokenizer_files().empty());
+  ASSERT_EQ(log_.warnings().size(), 1u);
+  EXPECT_THAT(log_.warnings()[0], HasSubstr("the tokenizer is left out"));
+}
+
+TEST_F(HuggingFaceTest, ATokenizerOfAnotherModelIsRefused) {
   const io::Path directory = write();
   write_vocabulary(directory);
   io::write_file(directory / "merges.txt", "#version: 0.2\na b\n");
-  EXPECT_EQ(HuggingFaceModel(directory, log_).tokenizer_files().size(), 2u);
-  ASSERT_EQ(log_.warnings().size(), 1u);
-  EXPECT_THAT(log_.warnings()[0],
-              HasSubstr("the tokenizer has 258 tokens, the model 97"));
-  io::write_file(directory / "tokenizer.json", R"({"model":{"type":"WordPiece"}})");
-  EXPECT_TRUE(HuggingFaceModel(directory, log_).tokenizer_files().empty());
-  ASSERT_EQ(log_.warnings().size(), 2u);
-  EXPECT_THAT(log_.warnings()[1], HasSubstr("the tokenizer is left out"));
+  EXPECT_THAT(error_of(directory),
+              HasSubstr("the tokenizer (byte-level BPE) has 258 tokens, and the model's "
+                        "table of words 97 rows"));
 }
 
 TEST_F(HuggingFaceTest, NothingIsOverwrittenAndNothingLeftHalfDone) {

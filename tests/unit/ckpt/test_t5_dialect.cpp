@@ -5,9 +5,6 @@
 
 #include "base/error.hpp"
 #include "ckpt/dialects/t5.hpp"
-#include "ckpt/reader.hpp"
-#include "ckpt/save.hpp"
-#include "config/load.hpp"
 #include "unit/ckpt/foreign_directory.hpp"
 #include "unit/io/scratch.hpp"
 
@@ -22,24 +19,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-class T5Dialect : public ::testing::Test {
+class T5Dialect : public test::ForeignDirectoryTest {
  protected:
-  HuggingFaceModel model_of(const ForeignDirectory& files) {
-    return HuggingFaceModel(files.write(scratch_ / "theirs"), log_);
-  }
-  std::string error_of(const ForeignDirectory& files) {
-    return message_of<InputError>([&] { model_of(files); });
-  }
-  std::string error_of_config(ForeignDirectory files, const char* key,
-                              const Json& value) {
-    files.config[key] = value;
-    return error_of(files);
-  }
-
-  test::Scratch scratch_;
   ForeignDirectory first_{"t5_odd"};       // v1.0
   ForeignDirectory second_{"t5_v11_odd"};  // v1.1
-  Log log_{false};
 };
 
 TEST_F(T5Dialect, ConfigIsReadInTheDecksTerms) {
@@ -120,8 +103,7 @@ TEST_F(T5Dialect, RoundTripIsExact) {
 
 TEST_F(T5Dialect, TheCheckpointsDeckIsTheModels) {
   import_hugging_face(parity_directory("t5_v11_odd"), scratch_ / "ours", log_);
-  const CheckpointReader reader(scratch_ / "ours" / "latest");
-  const config::ModelConfig model = config::parse_resolved(reader.state().deck).model;
+  const config::ModelConfig model = model_of_checkpoint();
   EXPECT_EQ(model.kind, config::ModelKind::t5);
   EXPECT_EQ(model.head_size, 6);
   EXPECT_EQ(model.decoder_layers, 2);

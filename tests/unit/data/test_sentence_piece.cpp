@@ -17,6 +17,7 @@
 #include "data/tokenizer_files.hpp"
 #include "unit/data/fixtures.hpp"
 #include "unit/data/mixed_text.hpp"
+#include "unit/data/t5_json.hpp"
 
 namespace trireme::data {
 namespace {
@@ -301,47 +302,8 @@ TEST_F(SentencePieceFixture, HasThePlacesOfMixedText) {
   }
 }
 
-std::string base64_of(std::string_view bytes) {
-  constexpr const char* kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t bits = 0;
-    for (std::size_t k = 0; k < 3; ++k) {
-      bits = bits << 8 |
-             (i + k < bytes.size() ? static_cast<std::uint8_t>(bytes[i + k]) : 0);
-    }
-    for (std::size_t k = 0; k < 4; ++k) {
-      text += i + k <= bytes.size() ? kDigits[bits >> (18 - 6 * k) & 63] : '=';
-    }
-  }
-  return text;
-}
-
-// The tokenizer.json that transformers makes of a T5's spiece.model.
 Json t5_json() {
-  const SentencePieceModel model = piece_model("unigram");
-  Json vocabulary = Json::array(), added = Json::array();
-  for (const auto& piece : model.pieces) {
-    if (piece.kind != PieceKind::normal) {
-      added.push_back({{"id", vocabulary.size()}, {"content", piece.text}});
-    }
-    vocabulary.push_back({piece.text, piece.score});
-  }
-  for (int i = 99; i >= 0; --i) {
-    const std::string text = fmt::format("<extra_id_{}>", i);
-    added.push_back({{"id", vocabulary.size()}, {"content", text}});
-    vocabulary.push_back({text, 0.0});
-  }
-  const Json pre_tokenizers = Json::array(
-      {{{"type", "WhitespaceSplit"}},
-       {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"add_prefix_space", true}}});
-  return {{"added_tokens", added},
-          {"normalizer",
-           {{"type", "Precompiled"},
-            {"precompiled_charsmap", base64_of(model.character_map)}}},
-          {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", pre_tokenizers}}},
-          {"model", {{"type", "Unigram"}, {"unk_id", 2}, {"vocab", vocabulary}}}};
+  return test::t5_json(piece_model("unigram"));
 }
 Tokenizer of_json(const Json& json) {
   return tokenizer_from_json("my.json", json.dump());
@@ -468,6 +430,48 @@ TEST_F(SentencePieceJson, SaysWhatIsNotSupported) {
   merges.push_back({"\u2581", "nothingofthekind"});
   EXPECT_THAT(error_of_piece_json(bpe, "/model/merges", merges),
               HasSubstr("has a token that the vocabulary does not have"));
+}
+
+// As transformers writes them where a tokenizer_config.json of its slow T5Tokenizer was.
+TEST_F(SentencePieceJson, ItsTokensMayTakeTheSpacesAround) {
+  Json json = t5_json();
+  const std::string text = "the <extra_id_0> the  <extra_id_1>the </s> ";
+  const Ids ids = of_json(json).encode(text);
+  for (Json& token : json["added_tokens"]) token["lstrip"] = token["rstrip"] = true;
+  EXPECT_EQ(of_json(json).encode(text), ids);
+  EXPECT_THAT(error_of_piece_json(json, "/added_tokens/0/single_word", true),
+              HasSubstr("has single_word set"));
+  // Where spaces count it matters whose they are.
+  EXPECT_THAT(error_of_piece_json(bpe_json(), "/added_tokens/0/lstrip", true),
+              HasSubstr("has lstrip set"));
+}
+
+TEST_F(SentencePieceJson, KeepsTheModelItWasMadeFrom) {
+  const TokenizerFiles both = {{"tokenizer.json", t5_json().dump()},
+                               {"spiece.model", model_bytes("unigram")},
+                               {"tokenizer_config.json", R"({"extra_ids": 3})"}};
+  const Tokenizer tokenizer = Tokenizer::from_files(both);
+  EXPECT_EQ(tokenizer.files(), both);
+  // The tokenizer.json decides.
+  EXPECT_EQ(tokenizer.sentinels().count, 100);
+  EXPECT_THAT(test::message_of<InputError>([&] { with_sentinels(tokenizer, 7); }),
+              HasSubstr("Of a tokenizer.json"));
+  const TokenizerFiles json = {{"tokenizer.json", both.at("tokenizer.json")}};
+  EXPECT_TRUE(is_one_tokenizer(both, json));
+  EXPECT_TRUE(is_one_tokenizer(json, both));
+  TokenizerFiles other = both;
+  other["tokenizer.json"] += "\n";
+  EXPECT_FALSE(is_one_tokenizer(both, other));
+  other = both;
+  other.erase("tokenizer.json");
+  EXPECT_FALSE(is_one_tokenizer(both, other));
+  EXPECT_TRUE(is_one_tokenizer(other, other));
+  // One of another tokenizer, or of none, is not kept.
+  for (const std::string& bytes : {model_bytes("bpe"), std::string("no model")}) {
+    other = both;
+    other["spiece.model"] = bytes;
+    EXPECT_EQ(Tokenizer::from_files(other).files(), json);
+  }
 }
 
 // --- models that are none

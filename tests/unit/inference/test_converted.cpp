@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "base/error.hpp"
 #include "ckpt/convert.hpp"
 #include "ckpt/params.hpp"
 #include "ckpt/reader.hpp"
@@ -78,6 +79,16 @@ TEST(Converted, PublishedDecks) {
     EXPECT_EQ(parameters_there(deck.model), parameters);
     EXPECT_EQ(model::make_blueprint(deck.model).parameter_count(), parameters);
   }
+}
+
+// It has no types of tokens, and transformers' classes have one at least.
+TEST(Converted, ADeckThatTransformersCannotSay) {
+  config::Deck deck = config::load(converted_source("inputs/bert/modern-base.yaml"), {});
+  EXPECT_EQ(model::make_blueprint(deck.model).parameter_count(), 135338682);
+  EXPECT_TRUE(deck.model.within_documents);
+  EXPECT_THROW(parameters_there(deck.model), InputError);
+  deck.model.type_vocab_size = 1;
+  EXPECT_EQ(parameters_there(deck.model), 135338682 + deck.model.hidden);
 }
 
 }  // namespace

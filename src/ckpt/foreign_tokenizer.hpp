@@ -1,0 +1,28 @@
+// ckpt/foreign_tokenizer.hpp — the tokenizer's files in a directory of Hugging Face's:
+// read beside the weights, and written there under the names that transformers looks for.
+#ifndef TRIREME_CKPT_FOREIGN_TOKENIZER_HPP_
+#define TRIREME_CKPT_FOREIGN_TOKENIZER_HPP_
+
+#include "base/log.hpp"
+#include "ckpt/dialect.hpp"
+#include "data/tokenizer.hpp"
+#include "io/files.hpp"
+
+namespace trireme::ckpt {
+
+// The files of a directory's tokenizer, as corpora have them that are made with it
+// (trireme tokenize --tokenizer DIRECTORY). Empty where there are none, or none that
+// Trireme can use: a warning says why. InputError where the tokenizer has tokens for
+// which the model has no row: it is another model's.
+data::TokenizerFiles find_tokenizer(const io::Path& directory, const Dialect& dialect,
+                                    const ForeignConfig& config, Log& log);
+
+// A checkpoint's files as transformers reads them, with a tokenizer_config.json where
+// there is none. InputError as above.
+data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
+                                      const Dialect& dialect,
+                                      const ForeignConfig& config);
+
+}  // namespace trireme::ckpt
+
+#endif  // TRIREME_CKPT_FOREIGN_TOKENIZER_HPP_
