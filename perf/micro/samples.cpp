@@ -52,10 +52,10 @@ int print_samples(int argc, char** argv) {
   options.overrides.assign(words.begin() + 3, words.end());
   const config::Deck deck = config::load(words[1], options);
   const index_t count = std::stoll(words[2]);
-  const data::Datasets sets = data::make_datasets(deck, data::open_corpora(deck));
+  const auto training = data::make_training_set(deck, data::open_corpora(deck));
   const BatchSpec spec = model::make_blueprint(deck.model).batch;
   data::Batch batch(spec, 1);
-  const auto maker = data::make_sample_maker(*sets.train);
+  const auto maker = data::make_sample_maker(*training);
   for (index_t position = 0; position < count; ++position) {
     batch.fill(*maker, position, 1);
     fmt::print("{}\n", as_json(batch, spec).dump());

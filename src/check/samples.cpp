@@ -17,7 +17,6 @@
 #include "config/check.hpp"
 #include "config/load.hpp"
 #include "data/datasets.hpp"
-#include "data/deck_rules.hpp"
 #include "data/sample_maker.hpp"
 #include "data/sample_text.hpp"
 #include "data/tokenizer.hpp"
@@ -56,19 +55,17 @@ config::Deck deck_for(const std::string& path, const data::Corpus& corpus) {
 Json first_samples(const io::Path& corpus, index_t count, const std::string& deck_path) {
   const data::Corpora corpora = {std::make_shared<const data::Corpus>(corpus)};
   const config::Deck deck = deck_for(deck_path, *corpora.front());
-  const data::Dataset training(
-      {{corpora.front(), split_range(deck, *corpora.front(), data::Split::train), 1.0}},
-      data::rules_of(deck, corpora), data::Order::shuffled, "train");
+  const auto training = data::make_training_set(deck, corpora);
   const BatchSpec spec = model::make_blueprint(deck.model).batch;
   const auto tokenizer = data::Tokenizer::from_files(corpora.front()->tokenizer_files());
-  const auto maker = data::make_sample_maker(training);
+  const auto maker = data::make_sample_maker(*training);
   Json samples = {{"kind", std::string(config::name_of(deck.model.kind))}};
   if (!deck_path.empty()) samples["deck"] = deck_path;
-  samples["epoch"] = training.windows();
+  samples["epoch"] = training->windows();
   samples["shown"] = Json::array();
-  for (index_t i = 0; i < std::min(count, training.windows()); ++i) {
+  for (index_t i = 0; i < std::min(count, training->windows()); ++i) {
     samples["shown"].push_back({{"position", i},
-                                {"window", training.place(i).sample.window},
+                                {"window", training->place(i).sample.window},
                                 {"text", sample_text(spec, *maker, i, tokenizer)}});
   }
   return samples;

@@ -32,6 +32,12 @@ ValidationSet in_order(const SampleRules& rules, const Parts& parts,
   return {name, std::make_unique<Dataset>(parts, rules, Order::sequential, name, tail)};
 }
 
+std::unique_ptr<Dataset> training_set(const config::Deck& deck, const Corpora& corpora,
+                                      const SampleRules& rules) {
+  return std::make_unique<Dataset>(parts_of(deck, corpora, Split::train), rules,
+                                   Order::shuffled, std::string(name_of(Split::train)));
+}
+
 // The samples of a part of the run's corpora, as make_sets() has them.
 std::vector<ValidationSet> sets_of(const config::Deck& deck, const Corpora& corpora,
                                    const SampleRules& rules, Split split, Tail tail) {
@@ -132,12 +138,16 @@ std::vector<ValidationSet> make_sets(const config::Deck& deck, const Corpora& co
   return sets_of(deck, corpora, rules_of(deck, corpora), split, tail);
 }
 
+std::unique_ptr<Dataset> make_training_set(const config::Deck& deck,
+                                           const Corpora& corpora) {
+  return training_set(deck, corpora, rules_of(deck, corpora));
+}
+
 Datasets make_datasets(const config::Deck& deck, Corpora corpora) {
   Datasets sets;
   sets.corpora = std::move(corpora);
   const SampleRules rules = rules_of(deck, sets.corpora);
-  sets.train = std::make_unique<Dataset>(parts_of(deck, sets.corpora, Split::train),
-                                         rules, Order::shuffled, "train");
+  sets.train = training_set(deck, sets.corpora, rules);
   if (deck.data.validation.empty() && deck.data.split[1] == 0.0) return sets;
   sets.validation = sets_of(deck, sets.corpora, rules, Split::validation, Tail::left_out);
   return sets;

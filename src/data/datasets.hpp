@@ -57,6 +57,9 @@ std::vector<ValidationSet> make_sets(const config::Deck& deck, const Corpora& co
 // come once, or all of them.
 index_t validated_samples(const config::Deck& deck, const ValidationSet& set);
 
+// The samples of training on these corpora, those of data.train, in its order.
+std::unique_ptr<Dataset> make_training_set(const config::Deck& deck,
+                                           const Corpora& corpora);
 // Training and validation samples. Where no validation corpus is given, data.split cuts
 // each training corpus by tokens.
 Datasets make_datasets(const config::Deck& deck, Corpora corpora);

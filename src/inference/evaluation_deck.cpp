@@ -58,7 +58,9 @@ config::Deck evaluation_deck(comm::Communicator& world,
     config::Deck plain;
     plain.model = trained.model;
     plain.model.dropout = plain.model.attention_dropout = 0.0;
-    plain.data = trained.data;  // a model's keys are judged by what its samples are
+    // A model's keys are judged by what its samples are. Where their corpora are is no
+    // business of the check.
+    plain.data = trained.data;
     plain.data.train.clear();
     plain.data.validation.clear();
     plain.precision.compute = trained.precision.compute;
@@ -84,7 +86,8 @@ config::Deck evaluation_deck(comm::Communicator& world,
     deck.precision.gemm = step::products_as_in(trained, deck);
   }
   deck.precision.attention = step::attention_as_in(trained, deck);
-  deck.data = trained.data;
+  deck.data.train = trained.data.train;
+  deck.data.validation = trained.data.validation;
   deck.run.hang_timeout = trained.run.hang_timeout;
   deck.run.deterministic = trained.run.deterministic;
   return deck;

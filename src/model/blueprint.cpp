@@ -87,6 +87,13 @@ double AttentionSpec::scores(const BatchSpec& batch, AttentionCount count) const
   return is_half ? 0.5 * all : all;
 }
 
+bool BlockSpec::is_like(const BlockSpec& other) const {
+  BlockSpec renamed = *this;
+  renamed.name = other.name;
+  renamed.number = other.number;
+  return renamed == other;
+}
+
 double BlockSpec::attention_scores(const BatchSpec& batch) const {
   double sum = 0.0;
   for (const AttentionSpec& of : attention) sum += of.scores(batch);
@@ -155,11 +162,8 @@ std::vector<std::size_t> Blueprint::users(const SharedTable& table) const {
 }
 
 std::size_t Blueprint::first_like(std::size_t block) const {
-  const auto first = std::ranges::find_if(blocks, [&](BlockSpec other) {
-    other.name = blocks[block].name;
-    other.number = blocks[block].number;
-    return other == blocks[block];
-  });
+  const auto first = std::ranges::find_if(
+      blocks, [&](const BlockSpec& other) { return other.is_like(blocks[block]); });
   return static_cast<std::size_t>(first - blocks.begin());
 }
 

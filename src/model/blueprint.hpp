@@ -114,6 +114,8 @@ struct BlockSpec {
   bool gradients_in_forward = false;
 
   bool operator==(const BlockSpec&) const = default;
+  // Whether they differ in name and number alone, and so take the same time and memory.
+  bool is_like(const BlockSpec& other) const;
   bool makes_tensor(const std::string& tensor) const {
     return std::ranges::find(makes, tensor) != makes.end();
   }
@@ -231,8 +233,7 @@ struct Blueprint {
   // The blocks that use a table, ascending.
   std::vector<std::size_t> users(const SharedTable& table) const;
   BlockRange whole() const { return {0, blocks.size()}; }
-  // The first of the blocks that take the time and the memory that this one takes: they
-  // differ in name and number alone.
+  // The first of the blocks that are like this one.
   std::size_t first_like(std::size_t block) const;
   // Fields that a run of blocks reads, as indices of `batch.fields`, ascending.
   std::vector<std::size_t> fields_of(const BlockRange& range) const;

@@ -21,11 +21,10 @@ namespace trireme::plan {
 
 namespace {
 
+// What passes a layer by may end at one of them.
 bool are_alike(model::BlockSpec a, const model::BlockSpec& b) {
-  a.name = b.name;
-  a.number = b.number;
   a.border = b.border;
-  return a == b;
+  return a.is_like(b);
 }
 
 // Layers of each run.

@@ -182,6 +182,8 @@ TEST(BlockFlops, AreOfTheStreamsThatABlockReads) {
 TEST(BlueprintLikes, AreBlocksThatDifferInNameAlone) {
   Blueprint blueprint = make_blueprint(test::small_gpt());
   ASSERT_GE(blueprint.layer_count(), 2);
+  EXPECT_TRUE(blueprint.blocks[1].is_like(blueprint.blocks[2]));
+  EXPECT_FALSE(blueprint.blocks[0].is_like(blueprint.blocks[1]));
   EXPECT_EQ(blueprint.first_like(2), 1u);
   blueprint.blocks[2].table = "embedding/word";
   EXPECT_EQ(blueprint.first_like(2), 2u);
