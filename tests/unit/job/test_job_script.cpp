@@ -128,8 +128,8 @@ TEST_F(JobScript, ChecksTheDeckForTheRanks) {
 // A job that must fail waits in no queue.
 TEST_F(JobScript, RefusesWhatCannotBeTrained) {
   for (const char* text :
-       {"model.bias=false", "model.norm=rmsnorm", "parallel.context=2", "model.kind=mamba",
-        "model.position=relative", "data.train=none"}) {
+       {"model.bias=false", "model.norm=rmsnorm", "parallel.context=2",
+        "model.kind=mamba", "model.position=relative", "data.train=none"}) {
     const std::string setting = text;
     options_.overrides = {setting};
     try {
