@@ -13,12 +13,7 @@
 namespace trireme::inference {
 
 TextFramer::TextFramer(const LoadedModel& model) : model_(model) {
-  TRIREME_REQUIRE_INPUT(model.tokenizer.has_value(),
-                        "checkpoint '{}' has no tokenizer, so text cannot be read: "
-                        "convert the model again with its own (trireme convert "
-                        "--tokenizer vocab.txt)",
-                        model.path.string());
-  encoder_.emplace(*model.tokenizer);
+  encoder_.emplace(model.tokenizer_of_texts());
   classify_ = special(data::Special::classify, "[CLS]");
   separate_ = special(data::Special::separate, "[SEP]");
   const auto padding = model.tokenizer->find_special(data::Special::padding);
