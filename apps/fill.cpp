@@ -1,15 +1,18 @@
-// apps/fill.cpp — `trireme fill`: the most probable words for what is masked in a text.
+// apps/fill.cpp — `trireme fill`: the most probable words for what is missing in a text.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
 #include "base/log.hpp"
+#include "base/plural.hpp"
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
 #include "comm/process_groups.hpp"
@@ -27,31 +30,50 @@ using Json = nlohmann::ordered_json;
 struct FillOptions {
   std::string checkpoint, json;
   std::vector<std::string> texts, overrides;
-  std::int64_t top = 5;
+  std::optional<std::int64_t> top = {};
 };
 
-Json json_of(const std::string& text, const std::vector<inference::FilledMask>& masks) {
-  Json list = Json::array();
-  for (const inference::FilledMask& mask : masks) {
+Json json_of(const std::string& text, const inference::FilledText& filled) {
+  Json gaps = Json::array();
+  for (const inference::FilledGap& gap : filled.gaps) {
     Json words = Json::array();
-    for (const inference::FilledWord& word : mask.words) {
-      words.push_back(
-          {{"word", word.text}, {"id", word.id}, {"probability", word.probability}});
+    for (const inference::Filling& filling : gap.fillings) {
+      words.push_back({{"text", filling.text},
+                       {"ids", filling.ids},
+                       {"probability", filling.probability}});
     }
-    list.push_back({{"position", mask.position}, {"words", words}});
+    gaps.push_back({{"position", gap.position}, {"words", words}, {"cut", gap.is_cut}});
   }
-  return {{"text", text}, {"masks", list}};
+  Json json = {{"text", text}};
+  if (filled.whole) json["filled"] = *filled.whole;
+  json["gaps"] = gaps;
+  return json;
 }
 
-void print(const std::string& text, const std::vector<inference::FilledMask>& masks) {
+void print(const std::string& text, const inference::FilledText& filled) {
   std::string shown = text + "\n";
-  for (std::size_t i = 0; i < masks.size(); ++i) {
-    if (masks.size() > 1) shown += fmt::format("  mask {} of {}\n", i + 1, masks.size());
-    for (const inference::FilledWord& word : masks[i].words) {
-      shown += fmt::format("  {:8.4f}  {}\n", word.probability, word.text);
+  if (filled.whole) shown += *filled.whole + "\n";
+  for (const inference::FilledGap& gap : filled.gaps) {
+    if (filled.gaps.size() > 1) shown += fmt::format("  {}\n", gap.name);
+    for (const inference::Filling& filling : gap.fillings) {
+      shown += fmt::format("  {:8.4f}  {}\n", filling.probability,
+                           filling.text.empty() ? "(nothing)" : filling.text);
     }
   }
   std::fwrite(shown.data(), 1, shown.size(), stdout);
+}
+
+void warn_of_cut_gaps(const std::vector<inference::FilledText>& filled, Log& log) {
+  std::int64_t cut = 0, all = 0;
+  for (const inference::FilledText& text : filled) {
+    all += std::ssize(text.gaps);
+    cut += std::ranges::count(text.gaps, true, &inference::FilledGap::is_cut);
+  }
+  if (cut == 0) return;
+  log.warning(
+      "the words for {} of {} are cut off: they took all the room that the model "
+      "has for them (model.decoder_sequence, shared by the gaps of a text)",
+      cut, format_plural(all, "gap"));
 }
 
 // A few words take no time worth sharing: rank 0 finds them.
@@ -63,20 +85,19 @@ int run_fill(const FillOptions& options, comm::Environment& environment) {
     const inference::LoadedModel model =
         inference::load_model(comm::make_groups_of_one(), options.checkpoint, log,
                               options.overrides, model::Use::words);
-    inference::Filler filler(model);
-    std::vector<std::vector<inference::FilledMask>> filled;
-    for (const std::string& text : options.texts) {
-      filled.push_back(filler.fill(text, options.top));
-    }
+    const auto filler = inference::make_filler(model, options.top);
+    std::vector<inference::FilledText> filled;
+    for (const std::string& text : options.texts) filled.push_back(filler->fill(text));
     Json results = Json::array();
     for (std::size_t i = 0; i < filled.size(); ++i) {
       print((i > 0 ? "\n" : "") + options.texts[i], filled[i]);
       results.push_back(json_of(options.texts[i], filled[i]));
     }
+    warn_of_cut_gaps(filled, log);
     if (options.json.empty()) return;
     const Json summary = {{"checkpoint", model.path.string()},
                           {"step", model.training.step},
-                          {"top", options.top},
+                          {"top", filler->top()},
                           {"results", results}};
     io::write_file(options.json, io::json_text(summary, 2) + "\n");
   });
@@ -88,7 +109,9 @@ int run_fill(const FillOptions& options, comm::Environment& environment) {
 void add_fill(CommandLine& line) {
   const auto options = std::make_shared<FillOptions>();
   CLI::App& command = line.add_command(
-      "fill", "The most probable words for what is masked in a text, by a BERT.",
+      "fill",
+      "The most probable words for what is missing in a text: for each [MASK] by a BERT, "
+      "for each <extra_id_0>, <extra_id_1> ... by a T5.",
       [options](comm::Environment& environment) {
         return run_fill(*options, environment);
       });
@@ -97,14 +120,17 @@ void add_fill(CommandLine& line) {
                   "a run directory, its checkpoints, one step_* directory or latest")
       ->required();
   command
-      .add_option("--text", options->texts,
-                  "with [MASK] for each word that is to be found: \"the [MASK] of God\" "
-                  "(repeatable)")
+      .add_option(
+          "--text", options->texts,
+          "with [MASK] for each word that is to be found, \"the [MASK] of God\", or "
+          "for a T5 with numbered sentinels, \"the <extra_id_0> of God\" "
+          "(repeatable)")
       ->required()
       ->allow_extra_args(false);
-  command.add_option("--top", options->top, "words for each [MASK]")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
-      ->capture_default_str();
+  command
+      .add_option("--top", options->top,
+                  "words for each [MASK] [5]; a T5 writes one text for each sentinel")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
   command
       .add_option(
           "--set", options->overrides,

@@ -1,107 +1,24 @@
 // inference/filling.cpp — see filling.hpp.
-//
-// A text goes through the model whole, and the words of its masks are asked for as many
-// at a time as the model predicts of a sample; a mask does not know what another is
-// filled with.
 #include "inference/filling.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-
 #include "base/error.hpp"
-#include "base/plural.hpp"
-#include "base/words.hpp"
-#include "data/token_model.hpp"
+#include "inference/mask_filler.hpp"
+#include "inference/span_filler.hpp"
 #include "model/blueprint.hpp"
-#include "tensor/batch_spec.hpp"
 
 namespace trireme::inference {
 
-namespace {
-
-const model::Blueprint& filled_blueprint(const LoadedModel& model) {
-  return model.replica->part().blueprint;
-}
-
-}  // namespace
-
-Filler::Filler(const LoadedModel& model)
-    : model_(model),
-      framer_(model),
-      mask_(model.tokenizer->special(data::Special::mask)),
-      pass_(model.replica->make_output_pass(1)),
-      most_masks_(filled_blueprint(model)
-                      .batch.streams.at(extent(filled_blueprint(model).output()->stream))
-                      .sequence),
-      batch_(filled_blueprint(model).batch, 1, framer_.padding()) {}
-
-std::vector<FilledMask> Filler::fill(std::string_view text, index_t top) {
-  const std::vector<std::int32_t> framed = framer_.frame(text);
-  const index_t longest = model_.deck.model.sequence, length = std::ssize(framed);
-  TRIREME_REQUIRE_INPUT(length <= longest,
-                        "'{}' has {} with [CLS] and [SEP], but this model reads {} at "
-                        "most: shorten it by {}",
-                        text, format_plural(length, "token"), longest, length - longest);
-  std::vector<std::int32_t> masks;
-  for (std::size_t i = 0; i < framed.size(); ++i) {
-    if (framed[i] == static_cast<std::int32_t>(mask_)) {
-      masks.push_back(static_cast<std::int32_t>(i));
-    }
+std::unique_ptr<Filler> make_filler(const LoadedModel& model,
+                                    std::optional<index_t> top) {
+  constexpr index_t kTop = 5;
+  if (model.replica->part().blueprint.output() != nullptr) {
+    return std::make_unique<MaskFiller>(model, top.value_or(kTop));
   }
-  const std::string_view mask = model_.tokenizer->bytes_of(mask_);
-  TRIREME_REQUIRE_INPUT(!masks.empty(),
-                        "'{}' has no {}: write {} for each word that is to be found, as "
-                        "in \"the {} of God\"",
-                        text, trimmed(mask), trimmed(mask), trimmed(mask));
-  std::vector<FilledMask> filled;
-  for (std::size_t begin = 0; begin < masks.size(); begin += extent(most_masks_)) {
-    const std::size_t end = std::min(begin + extent(most_masks_), masks.size());
-    const std::vector<std::int32_t> asked(
-        masks.begin() + static_cast<std::ptrdiff_t>(begin),
-        masks.begin() + static_cast<std::ptrdiff_t>(end));
-    batch_.fill({&framed}, asked);
-    const auto logits = pass_->run(batch_.batch(), 1, batch_.sequences());
-    const std::size_t columns = extent(pass_->columns());
-    for (std::size_t i = 0; i < asked.size(); ++i) {
-      filled.push_back({asked[i], words_of(logits.subspan(i * columns, columns), top)});
-    }
-  }
-  return filled;
-}
-
-// Softmax over the words that the tokenizer can spell.
-std::vector<FilledWord> Filler::words_of(std::span<const step::OutputNumber> logits,
-                                         index_t top) const {
-  logits = logits.first(extent(model_.usable_vocabulary()));
-  const auto largest = static_cast<double>(*std::ranges::max_element(logits));
-  double sum = 0.0;
-  const auto weight = [&](data::TokenId id) {
-    return std::exp(static_cast<double>(logits[id]) - largest);
-  };
-  for (data::TokenId id = 0; id < logits.size(); ++id) sum += weight(id);
-  TRIREME_REQUIRE_INPUT(std::isfinite(sum),
-                        "the model gives logits that are not finite: look at the "
-                        "checkpoint's weights (trireme inspect --verify)");
-  std::vector<data::TokenId> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), data::TokenId{0});
-  const auto count = std::min<std::ptrdiff_t>(top, std::ssize(ids));
-  std::ranges::partial_sort(ids, ids.begin() + count, [&](auto a, auto b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-  });
-  std::vector<FilledWord> words;
-  for (const data::TokenId id : std::span(ids).first(extent(count))) {
-    words.push_back({id, spelled(id), weight(id) / sum});
-  }
-  return words;
-}
-
-std::string Filler::spelled(data::TokenId id) const {
-  const data::TokenModel& tokens = model_.tokenizer->model();
-  const std::string text(trimmed(model_.tokenizer->bytes_of(id)));
-  const bool goes_on =
-      id < tokens.size() && !tokens.bytes_of(id).empty() && !tokens.begins_word(id);
-  return goes_on ? "##" + text : text;
+  TRIREME_REQUIRE_INPUT(top.value_or(1) == 1,
+                        "--top {}: of a model of kind {} each gap has one text, written "
+                        "word by word: leave --top out",
+                        top.value_or(1), name_of(model.deck.model.kind));
+  return std::make_unique<SpanFiller>(model);
 }
 
 }  // namespace trireme::inference

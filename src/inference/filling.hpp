@@ -1,57 +1,67 @@
-// inference/filling.hpp — the most probable words for what is masked in a text, by a
-// BERT.
+// inference/filling.hpp — what is missing in a text, by a model that was trained to find
+// it: for each mask of a text the most probable words, by a BERT, or the spans that
+// sentinels stand for, by a T5.
+//
+// A gap is what stands in a text in place of something else. How gaps are marked and
+// filled is the model's affair: one with an output gives words for each mask by itself
+// (mask_filler.hpp), one that makes texts from others writes a span for one sentinel
+// after the other (span_filler.hpp).
 #ifndef TRIREME_INFERENCE_FILLING_HPP_
 #define TRIREME_INFERENCE_FILLING_HPP_
 
-#include <cstdint>
 #include <memory>
-#include <span>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/types.hpp"
 #include "data/tokenizer.hpp"
-#include "inference/framed_texts.hpp"
 #include "inference/model_loader.hpp"
-#include "step/output_pass.hpp"
 
 namespace trireme::inference {
 
-struct FilledWord {
-  data::TokenId id = 0;
-  std::string text;  // "##ing" for one that goes on with the word before it
+// What may stand in a gap.
+struct Filling {
+  std::vector<data::TokenId> ids = {};
+  std::string text = {};
   double probability = 0.0;
 };
 
-// One of the masks of a text.
-struct FilledMask {
-  index_t position = 0;           // among the text's tokens, of which [CLS] is the first
-  std::vector<FilledWord> words;  // the most probable first
+struct FilledGap {
+  std::string name;                    // "mask 1 of 2", "<extra_id_0>"
+  index_t position = 0;                // among the tokens that the model reads
+  std::vector<Filling> fillings = {};  // the most probable first
+  bool is_cut = false;                 // it might have gone on, but there was no room
+};
+
+struct FilledText {
+  std::vector<FilledGap> gaps = {};  // as they stand in the text
+  // The text with its gaps filled, where each gap knows what the others are filled with.
+  std::optional<std::string> whole = {};
 };
 
 class Filler {
  public:
-  // `model`, loaded for its words, must outlive it. InputError: no tokenizer, or one
-  // without [CLS], [SEP] and [MASK].
-  explicit Filler(const LoadedModel& model);
+  // `top`: fillings of each gap.
+  explicit Filler(index_t top) : top_(top) {}
+  virtual ~Filler() = default;
 
-  // As many words for each mask, fewer where the vocabulary has fewer. InputError: no
-  // mask in the text, more tokens than the model reads, weights that give no numbers.
-  std::vector<FilledMask> fill(std::string_view text, index_t top);
+  // InputError: no gap in the text, or gaps that are not as the model has them, more
+  // tokens than it reads, weights that give no numbers.
+  virtual FilledText fill(std::string_view text) = 0;
+  index_t top() const { return top_; }
 
  private:
-  std::vector<FilledWord> words_of(std::span<const step::OutputNumber> logits,
-                                   index_t top) const;
-  std::string spelled(data::TokenId id) const;
-
-  const LoadedModel& model_;
-  TextFramer framer_;
-  data::TokenId mask_ = 0;
-  std::unique_ptr<step::OutputPass> pass_;
-  index_t most_masks_;  // that go through the model together
-  FramedBatch batch_;
+  index_t top_;
 };
+
+// `model`, loaded for its words, must outlive it. `top`, where it is given: fillings of
+// each gap, fewer where the vocabulary has fewer words. InputError: no tokenizer, or one
+// without the tokens that the model wants; more than one filling of a model that writes
+// one.
+std::unique_ptr<Filler> make_filler(const LoadedModel& model,
+                                    std::optional<index_t> top = {});
 
 }  // namespace trireme::inference
 

@@ -13,13 +13,7 @@
 namespace trireme::inference {
 
 TextFramer::TextFramer(const LoadedModel& model) : model_(model) {
-  TRIREME_REQUIRE_INPUT(model.tokenizer.has_value(),
-                        "checkpoint '{}' has no tokenizer, so text cannot be read: put "
-                        "the model's own (vocab.txt, or tokenizer.json) beside the "
-                        "weights that it was made of, where config.json is, and convert "
-                        "that directory again",
-                        model.path.string());
-  encoder_.emplace(*model.tokenizer);
+  encoder_.emplace(model.tokenizer_of_texts());
   classify_ = special(data::Special::classify, "[CLS]");
   separate_ = special(data::Special::separate, "[SEP]");
   const auto padding = model.tokenizer->find_special(data::Special::padding);

@@ -106,6 +106,16 @@ index_t LoadedModel::usable_vocabulary() const {
   return tokenizer ? std::min<index_t>(rows, tokenizer->vocabulary_size()) : rows;
 }
 
+const data::Tokenizer& LoadedModel::tokenizer_of_texts() const {
+  TRIREME_REQUIRE_INPUT(tokenizer.has_value(),
+                        "checkpoint '{}' has no tokenizer, so text cannot be read: put "
+                        "the model's own (vocab.txt, spiece.model or tokenizer.json) "
+                        "beside the weights that it was made of, where config.json is, "
+                        "and convert that directory again",
+                        path.string());
+  return *tokenizer;
+}
+
 LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, Log& log,
                        const std::vector<std::string>& overrides, model::Use use) {
   const ckpt::CheckpointReader reader = ckpt::open_newest(path, log);

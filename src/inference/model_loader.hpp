@@ -44,6 +44,8 @@ struct LoadedModel {
   // Tokens that the model can produce and the tokenizer can spell: a vocabulary padded to
   // a round number has more rows than tokens.
   index_t usable_vocabulary() const;
+  // Of who reads texts. InputError where there is none.
+  const data::Tokenizer& tokenizer_of_texts() const;
 };
 
 // `path`: a run directory, its `checkpoints`, one step_* directory or `latest`; of

@@ -14,8 +14,6 @@
 
 namespace trireme::inference {
 
-using Json = nlohmann::json;
-
 TextLines::TextLines(const std::string& path, std::string json_key)
     : file_(path, io::MappedFile::Access::sequential, "file of texts"),
       json_key_(std::move(json_key)) {
@@ -55,9 +53,9 @@ std::string TextLines::text(index_t i) const {
     const std::string_view before = bytes_of({0, line.begin});
     return std::ranges::count(before, '\n') + 1;
   };
-  Json object;
+  nlohmann::json object;
   try {
-    object = io::parse_json<Json>(bytes);
+    object = io::parse_json<nlohmann::json>(bytes);
   } catch (const io::JsonError& error) {
     throw InputError(error.in_file(file_.path().string(), number()));
   }

@@ -326,7 +326,7 @@ void Blueprint::check() const {
 namespace {
 
 // The one dispatch on the kind of model. A kind that has other uses than to be trained
-// and to continue texts makes their blocks by `use`; the list of one that has not stays
+// and to make texts makes their blocks by `use`; the list of one that has not stays
 // as it is, and require_use() sees it.
 Blueprint blueprint_of_kind(const Architecture& architecture, Use use) {
   switch (architecture.kind) {
@@ -358,13 +358,23 @@ UseWords words_of(Use use) {
   return {"does not continue texts", "trireme generate"};
 }
 
+bool has_use(const Blueprint& blueprint, Use use) {
+  switch (use) {
+    case Use::training:
+      return true;
+    case Use::text:
+      return blueprint.generates_text();
+    case Use::vectors:
+      return blueprint.output() != nullptr;
+    case Use::words:
+      return blueprint.output() != nullptr || blueprint.decoded.has_source();
+  }
+  return false;
+}
+
 void require_use(const Blueprint& blueprint, Use use) {
-  const bool has_output = use == Use::vectors || use == Use::words;
-  const bool is_there = has_output         ? blueprint.output() != nullptr
-                        : use == Use::text ? blueprint.generates_text()
-                                           : true;
   const UseWords words = words_of(use);
-  TRIREME_REQUIRE_INPUT(is_there,
+  TRIREME_REQUIRE_INPUT(has_use(blueprint, use),
                         "the model is of kind {}, which {}: {} takes models of other "
                         "kinds",
                         name_of(blueprint.architecture.kind), words.what, words.command);

@@ -151,10 +151,10 @@ struct Objective {
   bool every_word = false;
 };
 
-// What a model is made for: to be trained, validated and evaluated; to continue texts; to
-// give vectors of texts, or words for what is left out of them. The blocks of a kind for
-// one of the last two are others, which give an output; their parameters are among those
-// that it is trained with.
+// What a model is made for: to be trained, validated and evaluated; to make texts; to
+// give vectors of texts, or words for what is left out of them. A kind does one of the
+// last two by other blocks, which give an output, and whose parameters are among those
+// that it is trained with. One that makes texts from others has its words from these.
 enum class Use { training, text, vectors, words };
 
 // The fields through which a text is decoded, a few words at a time; one without a name

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "io/hdf5.hpp"
-#include "regression/cli/bert_uses.hpp"
+#include "regression/cli/model_uses.hpp"
 #include "regression/cli/small_checkpoint.hpp"
 
 namespace trireme::test {

@@ -1,11 +1,14 @@
-// `trireme fill`: words and probabilities as Hugging Face's logits have them, what is
-// shown, and wrong input.
+// `trireme fill`: words, spans and probabilities as Hugging Face's logits have them, what
+// is shown, and wrong input.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "regression/cli/bert_uses.hpp"
+#include "data/sentence_piece_library.hpp"
+#include "regression/cli/model_uses.hpp"
 #include "regression/cli/small_checkpoint.hpp"
 
 namespace trireme::test {
@@ -31,11 +34,11 @@ void expect_words(const json& words, const double* logits) {
   double sum = 0.0;
   for (const std::size_t id : ids) sum += std::exp(logits[id]);
   for (std::size_t i = 0; i < words.size(); ++i) {
-    EXPECT_EQ(words[i].at("id"), ids[i]);
+    EXPECT_EQ(words[i].at("ids"), json::array({ids[i]}));
     EXPECT_NEAR(words[i].at("probability").get<double>(), std::exp(logits[ids[i]]) / sum,
                 2e-5);
     if (ids[i] < 5) continue;  // special tokens
-    EXPECT_EQ(words[i].at("word"), "w" + std::to_string(ids[i]));
+    EXPECT_EQ(words[i].at("text"), "w" + std::to_string(ids[i]));
   }
 }
 
@@ -60,7 +63,7 @@ TEST_F(Fill, AsHuggingFaceHasThem) {
     for (std::size_t n = 0; n < texts.size(); ++n) {
       SCOPED_TRACE(texts[n]);
       EXPECT_EQ(results[n].at("text"), texts[n]);
-      const json& masks = results[n].at("masks");
+      const json& masks = results[n].at("gaps");
       std::size_t next = 0;
       for (std::size_t i = 0; i < columns; ++i) {
         if (ids[n * columns + i] != 4) continue;
@@ -87,6 +90,168 @@ TEST_F(Fill, Screen) {
   ASSERT_EQ(two.status, 0) << two.err;
   EXPECT_THAT(two.out, HasSubstr("\n  mask 1 of 2\n"));
   EXPECT_THAT(two.out, HasSubstr("\n  mask 2 of 2\n"));
+}
+
+// A text of make_t5_use_fixtures.py with its gaps.
+struct Span {
+  std::vector<std::int32_t> words;
+  double probability = 0.0;
+  bool is_cut = false;
+
+  std::string text() const {
+    std::string text;
+    for (const std::int32_t id : words)
+      text += (text.empty() ? "" : " ") + word_of_t5(id);
+    return text;
+  }
+};
+struct TextWithSpans {
+  std::string text;
+  std::vector<std::int32_t> ids;
+  std::vector<Span> spans;
+
+  std::string filled() const {
+    std::string filled = text;
+    for (std::size_t gap = 0; gap < spans.size(); ++gap) {
+      const std::string sentinel = word_of_t5(static_cast<std::int32_t>(96 - gap));
+      const std::string words = spans[gap].text();
+      const std::size_t at = filled.find(sentinel);
+      filled.replace(at, sentinel.size(), words);
+      if (words.empty() && at > 0) filled.erase(at - 1, 1);  // the blank before it
+    }
+    return filled.starts_with(' ') ? filled.substr(1) : filled;
+  }
+};
+
+std::vector<TextWithSpans> texts_with_spans(const std::string& name) {
+  const io::SafetensorsReader oracle(
+      (hugging_face_fixture(name) / "uses.safetensors").string());
+  const auto texts = texts_of(oracle, "source", "lengths", 0, word_of_t5);
+  const auto ids = elements<std::int32_t>(oracle.at("source"));
+  const auto words = elements<std::int32_t>(oracle.at("words"));
+  const auto cut = elements<std::int32_t>(oracle.at("cut"));
+  const auto probability = elements<double>(oracle.at("probability"));
+  const std::size_t columns = ids.size() / texts.size();
+  const std::size_t gaps = cut.size() / texts.size();
+  const auto longest = std::ssize(words) / std::ssize(cut);
+  std::vector<TextWithSpans> all;
+  for (std::size_t n = 0; n < texts.size(); ++n) {
+    const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(n * columns);
+    all.push_back({texts[n], {begin, begin + static_cast<std::ptrdiff_t>(columns)}, {}});
+    for (std::size_t i = n * gaps; i < (n + 1) * gaps && probability[i] > 0.0; ++i) {
+      const auto first = words.begin() + static_cast<std::ptrdiff_t>(i) * longest;
+      all.back().spans.push_back(
+          {{first, std::find(first, first + longest, -1)}, probability[i], cut[i] == 1});
+    }
+  }
+  return all;
+}
+
+void expect_spans(const json& result, const TextWithSpans& want) {
+  SCOPED_TRACE(want.text);
+  EXPECT_EQ(result.at("text"), want.text);
+  EXPECT_EQ(result.at("filled"), want.filled());
+  const json& gaps = result.at("gaps");
+  ASSERT_EQ(gaps.size(), want.spans.size());
+  for (std::size_t i = 0; i < gaps.size(); ++i) {
+    ASSERT_EQ(gaps[i].at("words").size(), 1u);
+    const json& words = gaps[i].at("words").at(0);
+    EXPECT_EQ(words.at("ids"), want.spans[i].words);
+    EXPECT_EQ(words.at("text"), want.spans[i].text());
+    EXPECT_NEAR(words.at("probability").get<double>(), want.spans[i].probability, 2e-5);
+    EXPECT_EQ(gaps[i].at("cut"), want.spans[i].is_cut);
+    EXPECT_EQ(word_of_t5(want.ids.at(gaps[i].at("position").get<std::size_t>())),
+              "<extra_id_" + std::to_string(i) + ">");
+  }
+}
+
+TEST_F(Fill, SpansAreThoseOfHuggingFacesLogits) {
+  for (const std::string name : {"t5_odd", "t5_v11_odd"}) {
+    SCOPED_TRACE(name);
+    convert_fixture(scratch_, name, tokenizer_of_t5());
+    const std::vector<TextWithSpans> texts = texts_with_spans(name);
+    std::vector<std::string> arguments = {"fill", scratch_ / name, "--json",
+                                          scratch_ / "f.json"};
+    std::ptrdiff_t cut = 0, all = 0;
+    for (const TextWithSpans& text : texts) {
+      arguments.insert(arguments.end(), {"--text", text.text});
+      cut += std::ranges::count(text.spans, true, &Span::is_cut);
+      all += std::ssize(text.spans);
+    }
+    const RunResult result = trireme(arguments);
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(fmt::format(
+                                "the words for {} of {} gaps are cut off", cut, all)));
+    const json results = json::parse(slurp(scratch_ / "f.json")).at("results");
+    ASSERT_EQ(results.size(), texts.size());
+    for (std::size_t n = 0; n < texts.size(); ++n) expect_spans(results[n], texts[n]);
+    EXPECT_EQ(trireme_on_ranks(2, arguments).out, result.out);
+  }
+}
+
+TEST_F(Fill, ScreenOfSpans) {
+  convert_fixture(scratch_, "t5_odd", tokenizer_of_t5());
+  const RunResult one = fill(scratch_ / "t5_odd", {"--text", "w5 <extra_id_0> w7"});
+  ASSERT_EQ(one.status, 0) << one.err;
+  EXPECT_THAT(one.out, testing::MatchesRegex("w5 <extra_id_0> w7\n"
+                                             "w5.* w7\n"
+                                             "    0\\.[0-9]{4}  [^\n]+\n"));
+  const RunResult two =
+      fill(scratch_ / "t5_odd", {"--text", "<extra_id_0> w5 <extra_id_1>"});
+  ASSERT_EQ(two.status, 0) << two.err;
+  EXPECT_THAT(two.out, HasSubstr("\n  <extra_id_0>\n    "));
+  EXPECT_THAT(two.out, HasSubstr("\n  <extra_id_1>\n    "));
+}
+
+// What stands around gaps stays as it is, and pieces join it as they say.
+TEST_F(Fill, TextAroundSpansIsKept) {
+  if (!data::has_sentence_piece()) GTEST_SKIP() << "a build without SentencePiece";
+  make_t5_checkpoint(scratch_ / "t5");
+  const RunResult result =
+      fill(scratch_ / "t5", {"--text", "The   KING of <extra_id_0>,  é <extra_id_1>.",
+                             "--json", scratch_ / "f.json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json filled = json::parse(slurp(scratch_ / "f.json")).at("results").at(0);
+  EXPECT_THAT(filled.at("filled").get<std::string>(),
+              testing::MatchesRegex("The   KING of.*,  é.*\\."));
+  EXPECT_THAT(filled.at("filled").get<std::string>(),
+              testing::Not(HasSubstr("<extra_id_")));
+  const RunResult narrow = fill(scratch_ / "t5", {"--text", "The <extra_id_0>.", "--set",
+                                                  "precision.compute=bf16"});
+  EXPECT_EQ(narrow.status, 0) << narrow.err;
+}
+
+TEST_F(Fill, RefusalsOfSpans) {
+  convert_fixture(scratch_, "t5_odd", tokenizer_of_t5());
+  const auto expect = [&](const std::string& text, const std::vector<std::string>& parts,
+                          std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--text", text});
+    expect_refusal(fill(scratch_ / "t5_odd", more), parts);
+  };
+  expect("w5 [MASK] w6", {"has no <extra_id_0>", "\"the <extra_id_0> of God\""});
+  expect("w5 <extra_id_1> w6", {"has <extra_id_1> where <extra_id_0> is to be"});
+  expect("<extra_id_0> w5 <extra_id_0>",
+         {"has <extra_id_0> where <extra_id_1> is to be"});
+  expect("<extra_id_0> <extra_id_2> <extra_id_1>",
+         {"has <extra_id_2> where <extra_id_1> is to be", "number the gaps"});
+  std::string many, text = "<extra_id_0>";
+  for (int i = 0; i < 22; ++i) many += "<extra_id_" + std::to_string(i) + "> w5 ";
+  expect(many, {"has 22 gaps", "fills 21 at most", "40 sentinels", "writes 22 tokens"});
+  for (int i = 0; i < 100; ++i) text += " w9";
+  expect(text, {"102 tokens with </s>", "100 at most", "by 2"});
+  expect("<extra_id_0>", {"--top 3", "kind t5", "leave --top out"}, {"--top", "3"});
+  EXPECT_EQ(fill(scratch_ / "t5_odd", {"--text", "<extra_id_0>", "--top", "1"}).status,
+            0);
+
+  TextFiles without = tokenizer_of_t5();
+  json tokenizer = json::parse(without.at("tokenizer.json"));
+  for (json& token : tokenizer["added_tokens"]) {
+    if (token["id"] == 96) token["content"] = "<extra_id_x>";
+  }
+  without["tokenizer.json"] = tokenizer.dump();
+  convert_fixture(scratch_, "t5_v11_odd", without);
+  expect_refusal(fill(scratch_ / "t5_v11_odd", {"--text", "<extra_id_0>"}),
+                 {"has no sentinels, <extra_id_0> and so on", "its own tokenizer"});
 }
 
 TEST_F(Fill, Refusals) {

@@ -113,6 +113,26 @@ TEST(BlueprintUse, OfABert) {
               HasSubstr("does not continue texts"));
 }
 
+// It writes what is left out, as any text that it makes of another.
+TEST(BlueprintUse, OfAT5) {
+  const Architecture t5{.kind = ModelKind::t5,
+                        .layers = 1,
+                        .decoder_layers = 1,
+                        .hidden = 32,
+                        .heads = 4,
+                        .kv_heads = 4,
+                        .ffn_hidden = 64,
+                        .sequence = 24,
+                        .decoder_sequence = 12,
+                        .vocab = 101};
+  const Blueprint words = make_blueprint(t5, Use::words);
+  EXPECT_EQ(words.blocks, make_blueprint(t5, Use::text).blocks);
+  EXPECT_TRUE(words.decoded.has_source());
+  EXPECT_EQ(words.output(), nullptr);
+  EXPECT_THAT(test::message_of<InputError>([&] { make_blueprint(t5, Use::vectors); }),
+              HasSubstr("gives no vectors of texts"));
+}
+
 TEST(BlueprintCheck, SeesFieldsThatDoNotSayWhatTheyHold) {
   EXPECT_THAT(refusal([](Blueprint& of) {
                 of.batch.fields.push_back({.name = "pair", .holds = Holds::classes});
