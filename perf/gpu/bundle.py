@@ -39,6 +39,15 @@ def corpus(name):
     return ROOT / "corpora" / f"{name}.h5"
 
 
+# Of decks of models other than GPT: the corpus that is made for their kind.
+CORPORA = {"tiny": "tiny", "tiny-bert": "bert", "bert-base": "bert", "tiny-t5": "t5",
+           "t5-small": "t5"}
+
+
+def corpus_of(deck_name):
+    return corpus(CORPORA.get(deck_name, "gpt2"))
+
+
 def expected(name):
     return ROOT / "expected" / name
 
@@ -80,6 +89,8 @@ class Surroundings:
                 f"no {name} in any package nvidia-* nor in /usr/local/cuda")
         if not self.python:
             found["torch"] = "no Python here has PyTorch with CUDA (TRIREME_SUITE_PYTHON)"
+        elif not device.has_package(self.python, "transformers"):
+            found["transformers"] = f"{self.python} has no package transformers"
         for name, path in self.tools.items():
             if not path:
                 found[name] = f"no {name}"

@@ -18,6 +18,9 @@ import steps
 CLEAN_PATH = "/usr/local/bin:/usr/bin:/bin"
 NEEDED = ("gpu_suite", "gpu/work.py", "gpu/predictions.json", "compare.py", "manifest.json",
           "peers/gpt2_step_gpu.py", "decks/tiny.yaml", "corpora/tiny.h5", "corpora/gpt2.h5",
+          "peers/hugging_face_gpu.py", "decks/tiny-bert.yaml", "corpora/bert.h5",
+          "corpora/t5.h5", "expected/weights-tiny-t5.json", "expected/losses-tiny-bert.json",
+          "expected/samples-bert-base.jsonl",
           "expected/masks.json", "expected/weights.json", "expected/losses.json",
           "expected/checkpoint/manifest.json", "sources/rebuild.sh",
           "sources/src/kernels/cuda/attention_forward.cu",

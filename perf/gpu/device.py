@@ -118,6 +118,12 @@ def library_path(libraries):
     return ":".join([*wanted, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
 
 
+def has_package(python, name):
+    """Whether that Python finds the package; it is not loaded."""
+    return run([python, "-c", "import importlib.util, sys; "
+                f"sys.exit(importlib.util.find_spec({name!r}) is None)"]) is not None
+
+
 def python_with_torch(candidates=()):
     """The first Python that has PyTorch with CUDA's part, or None."""
     for python in dict.fromkeys([*candidates, sys.executable, shutil.which("python3"),

@@ -14,7 +14,10 @@ BYTES_OF_A_CYCLE = (("layer_norm_forward", 16.0), ("layer_norm_backward_", 11.6)
                     ("layer_norm_backward", 13.5), ("residual_norm_backward", 12.8),
                     ("cross_entropy", 11.2), ("attention_backward[delta]", 10.7),
                     ("add_partials", 7.1), ("sum_row_blocks", 10.6),
-                    ("embedding_backward[sum]", 2.7), ("embedding", 10.1), ("adamw", 15.2))
+                    ("embedding_backward[sum]", 2.7), ("embedding", 10.1), ("adamw", 15.2),
+                    # Assumed to be LayerNorm's, which do a little more.
+                    ("rms_norm_forward", 16.0), ("rms_norm_backward_", 11.6),
+                    ("rms_norm_backward", 13.5))
 # From the end of a kernel to the work of the next one in the same queue, and how long a
 # kernel's first bytes take: assumed.
 LAUNCH_GAP = 1.0e-6
@@ -186,6 +189,22 @@ def causal_rounds_of_keys(length, queries, keys):
     return [tiles - tile * keys // queries for tile in range(divide_up(length, keys))]
 
 
+def rounds(kind, queries, keys):
+    """causal_rounds() of attention of some kind: its lengths, and whether it is causal; where it
+    is not, every query sees all keys."""
+    if kind["causal"]:
+        return causal_rounds(kind["queries"], queries, keys)
+    return divide_up(kind["queries"], queries) * [divide_up(kind["keys"], keys)]
+
+
+def rounds_of_keys(kind, queries, keys):
+    """Likewise. That blocks then have to wait a round for the one of the keys behind theirs is
+    not counted."""
+    if kind["causal"]:
+        return causal_rounds_of_keys(kind["queries"], queries, keys)
+    return divide_up(kind["keys"], keys) * [divide_up(kind["queries"], queries)]
+
+
 def blocks_seconds(machine, entry, cycles_of_round, rounds, copies):
     """Of blocks that do so many rounds each, the longest first: each copy of the list is a
     head of a sample. The last ones leave half of the longest one's time to be waited for."""
@@ -197,18 +216,18 @@ def blocks_seconds(machine, entry, cycles_of_round, rounds, copies):
     return (mean + tail) / machine.clock
 
 
-def attention_forward_seconds(machine, entry, samples, heads, length, head_size):
+def attention_forward_seconds(machine, entry, samples, heads, kind, head_size):
     keys = forward_keys(head_size)
     # Two products of 32 queries of a warp with the keys of a tile.
     counts = dynamic(entry, 2 * 32 * keys * head_size // 2048)
     return blocks_seconds(machine, entry, round_cycles(machine, entry, counts),
-                          causal_rounds(length, FORWARD_QUERIES, keys),
+                          rounds(kind, FORWARD_QUERIES, keys),
                           samples * heads) + LAUNCH_GAP
 
 
-def attention_backward_seconds(machine, entry, samples, heads, length, head_size):
+def attention_backward_seconds(machine, entry, samples, heads, kind, head_size):
     warps = entry["threads"] // 32
     counts = dynamic(entry, 5 * BACKWARD_QUERIES * BACKWARD_KEYS * head_size // 2048 // warps)
     return blocks_seconds(machine, entry, round_cycles(machine, entry, counts),
-                          causal_rounds_of_keys(length, BACKWARD_QUERIES, BACKWARD_KEYS),
+                          rounds_of_keys(kind, BACKWARD_QUERIES, BACKWARD_KEYS),
                           samples * heads) + LAUNCH_GAP

@@ -91,8 +91,10 @@ DeviceArray<T> unit_values(index_t first) {
   return values;
 }
 
+// Of a causal model, or of queries that see all keys of another sequence.
 template <class T>
-std::uint64_t attention_mask(const Exec& exec, kernels::StepStateView step) {
+std::uint64_t attention_mask(const Exec& exec, kernels::StepStateView step,
+                             kernels::MaskKind mask, random::Site site) {
   const DeviceArray<T> zero = filled<T>(0.0);
   const DeviceArray<Accumulator<T>> lse("lse", static_cast<std::size_t>(kRows * kHeads));
   const kernels::AttentionDesc desc{.batch = kBatch,
@@ -101,11 +103,13 @@ std::uint64_t attention_mask(const Exec& exec, kernels::StepStateView step) {
                                     .heads = kHeads,
                                     .kv_heads = kHeads,
                                     .head_dim = kHeadSize,
+                                    .mask = mask,
                                     .scale = 0.125,
                                     .dropout = kProbability,
                                     .mask_queries = kSequence,
                                     .mask_keys = kSequence,
-                                    .layer = 5};
+                                    .layer = 5,
+                                    .site = site};
   const auto heads = [](auto* data) {
     return kernels::HeadsView<std::remove_reference_t<decltype(*data)>>{
         data, kBatch * kHidden, kHidden};
@@ -132,7 +136,11 @@ template <class T>
 void print_masks(const Exec& exec, kernels::StepStateView step) {
   const std::string type(name_of(dtype_of<T>));
   print("residual " + type, residual_mask<T>(exec, step));
-  print("attention " + type, attention_mask<T>(exec, step));
+  print("attention " + type, attention_mask<T>(exec, step, kernels::MaskKind::causal,
+                                               random::Site::attention_probabilities));
+  print("cross attention " + type,
+        attention_mask<T>(exec, step, kernels::MaskKind::none,
+                          random::Site::cross_attention_probabilities));
 }
 
 void print_all() {

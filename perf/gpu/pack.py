@@ -4,7 +4,7 @@ NVIDIA's Python packages, and nothing else.
     bin/        trireme, all unit tests in one program, masks, benchmarks; stripped
     lib/        the libraries that they need beside the C library's and NVIDIA's
     decks/ corpora/   what they train
-    expected/   what the CPU says: masks, initial weights, losses, a checkpoint
+    expected/   what the CPU says: masks, initial weights, losses, a checkpoint, samples
     sources/    src/kernels/cuda and what it includes, with rebuild.sh: only these kernels can
                 be changed there
     gpu_suite gpu/ compare.py peers/   the suite itself
@@ -43,11 +43,22 @@ optimizer: {lr: 1.0e-3, schedule: constant}
 run: {steps: 6, seed: 7, log_every: 1, validate_every: 0}
 checkpoint: {every: 3, keep: 2}
 """
+# The same of other kinds of model, whose corpora those of their larger ones are, too.
+DECK_OF_KIND = """# A model as small as tensor cores take, for perf/gpu_suite kinds.
+model: {{kind: {kind}, layers: 2, hidden: 128, heads: 2, head_size: 64, sequence: 128}}
+data: {{train: corpus.h5, split: [1.0, 0.0, 0.0]}}
+batch: {{micro: 2, global: 8}}
+optimizer: {{lr: 1.0e-3, schedule: constant}}
+run: {{steps: 6, seed: 7, log_every: 1, validate_every: 0}}
+checkpoint: {{every: 3, keep: 2}}
+"""
+DOCUMENTS_OF_KINDS = 60  # of 3000 words
 TINY_STEPS, TINY_STOP, TINY_VOCABULARY = 6, 3, 300
 WORDS_OF_TEXT = 300_000
 # What unit tests read of the tree, and what is needed of it to compile the kernels.
 TEST_DATA = ("tests/parity/fixtures", "inputs", "slurm", "docs")
-PEERS = ("gpt2_step.py", "gpt2_step_gpu.py")
+PEERS = ("gpt2_step.py", "gpt2_step_gpu.py", "samples.py", "bert_step.py", "t5_step.py",
+         "hugging_face_gpu.py")
 
 
 class Failed(Exception):
@@ -198,6 +209,42 @@ def stage_decks(stage, trireme):
         write_text(text, 20_000)
         run([trireme, "tokenize", "--train-bpe", TINY_VOCABULARY, "--out",
              stage / "corpora" / "tiny.h5", text])
+        for kind in ("bert", "t5"):
+            stage_kind(stage, trireme, kind, pathlib.Path(scratch))
+
+
+def stage_kind(stage, trireme, kind, scratch):
+    """A corpus of made-up words of BERT's or T5's vocabulary, and the smallest deck."""
+    import compare  # not before: it is a part of the suite, as truth_work
+    deck = stage / "decks" / f"tiny-{kind}.yaml"
+    deck.write_text(DECK_OF_KIND.format(kind=kind), encoding="utf-8")
+    write = {"bert": compare.write_bert_vocabulary, "t5": compare.write_t5_vocabulary}[kind]
+    directory = scratch / kind
+    directory.mkdir()
+    vocabulary, words = write(directory)
+    text = directory / "documents.jsonl"
+    # Blank lines end BERT's sentences; T5's have no newline.
+    compare.write_documents(text, words, "\n\n" if kind == "bert" else " ",
+                            documents=DOCUMENTS_OF_KINDS)
+    sentences = ["--sentences", "none"] if kind == "bert" else []
+    run([trireme, "tokenize", "--tokenizer", vocabulary, *sentences, "--out",
+         stage / "corpora" / f"{kind}.h5", text])
+
+
+def stage_samples(stage, host):
+    """What PyTorch's steps of BERT and T5 train on: the first samples of the run."""
+    import bundle
+    import parts
+    for model in parts.KINDS:
+        deck = stage / "decks" / f"{model}.yaml"
+        batch = int(re.search(r"^  global: (\d+)$", deck.read_text(encoding="utf-8"), re.M)[1])
+        corpus = stage / "corpora" / f"{bundle.CORPORA[model]}.h5"
+        printed = run([host / "trireme_samples", deck, batch, f"data.train={corpus}"])
+        lines = [line for line in printed.splitlines() if line.startswith("{")]
+        if len(lines) != batch:
+            raise Failed(f"trireme_samples printed {len(lines)} samples of {batch} of {model}")
+        (stage / "expected" / f"samples-{model}.jsonl").write_text("\n".join(lines) + "\n",
+                                                                   encoding="utf-8")
 
 
 def stage_expected(stage, host):
@@ -222,9 +269,24 @@ def stage_expected(stage, host):
         settings = [word for one in (*truth_work.NO_STEP, "checkpoint.every=1")
                     for word in ("--set", one)]
         run([*command, *settings, "--run-dir", scratch / "first"])
-        digests = truth_work.digests_of(truth_work.last_checkpoint(scratch / "first"))
-        write_json(expected / "weights.json", {name: digest for name, digest in digests.items()
-                                               if name.startswith("model/")})
+        write_json(expected / "weights.json", initial_weights(scratch / "first"))
+        for kind in ("bert", "t5"):
+            deck = stage / "decks" / f"tiny-{kind}.yaml"
+            command = [host / "trireme", "train", deck, "--set",
+                       f"data.train={stage / 'corpora' / f'{kind}.h5'}"]
+            run([*command, "--run-dir", scratch / kind, "--set", "checkpoint.every=0"])
+            losses = truth_work.losses_of(truth_work.steps_of(scratch / kind))
+            write_json(expected / f"losses-{deck.stem}.json", losses)
+            run([*command, *settings, "--run-dir", scratch / f"first-{kind}"])
+            write_json(expected / f"weights-{deck.stem}.json",
+                       initial_weights(scratch / f"first-{kind}"))
+
+
+def initial_weights(directory):
+    """Digests of a run's parameters, which its step left as they were."""
+    import truth_work
+    digests = truth_work.digests_of(truth_work.last_checkpoint(directory))
+    return {name: digest for name, digest in digests.items() if name.startswith("model/")}
 
 
 def write_json(path, value):
@@ -281,6 +343,7 @@ def fill(stage, build, host):
     stage_sources(stage)
     stage_decks(stage, host / "trireme")
     stage_expected(stage, host)
+    stage_samples(stage, host)
     write_manifest(stage, nvidia)
 
 
@@ -289,7 +352,7 @@ def pack(arguments):
     host = (arguments.host or ROOT / "build" / "release") / "bin"
     out = arguments.out or ROOT / "build" / f"{NAME}.tar.xz"
     try:
-        for name in ("trireme", "trireme_gpu_masks"):
+        for name in ("trireme", "trireme_gpu_masks", "trireme_samples"):
             if not (host / name).exists():
                 raise Failed(f"'{host / name}' is not there: build the host's programs first "
                              "(--host; -DTRIREME_ENABLE_PERF=ON)")

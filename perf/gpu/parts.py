@@ -7,6 +7,8 @@ from steps import Step
 
 HERE = pathlib.Path(__file__).resolve().parent
 MODELS = ("gpt2-124m", "gpt2-355m", "megatron-1.2b", "slice-8.3b")
+# Models of other kinds, and the smallest of the same kind.
+KINDS = {"bert-base": "tiny-bert", "t5-small": "tiny-t5"}
 SHARDS = 4
 # Kernels that Nsight Compute is asked about: a part of their names as they are demangled. Those
 # of Kokkos are all called by its own launch function, and have the function that launches them
@@ -75,4 +77,19 @@ def dropout(results):
     return beside_pytorch("0.1", 130, 100)
 
 
-PARTS = {"truth": truth, "tune": tune, "ratio": ratio, "dropout": dropout}
+def kinds(results):
+    """What truth, ratio and dropout ask of GPT, of BERT and T5."""
+    del results
+    planned = [step(f"{work} of {tiny}", limit, work, tiny) for tiny in KINDS.values()
+               for work, limit in (("weights", 10), ("losses", 10), ("twice", 30))]
+    planned += [step(f"profile of {model}", 25, "profile", "0", model) for model in KINDS]
+    for dropout_now, limit in (("0", 95), ("0.1", 125)):
+        needs = ("torch", "transformers")
+        planned.append(step(f"compile {' and '.join(KINDS)}, dropout {dropout_now}", limit,
+                            "compile", dropout_now, *KINDS, needs=needs))
+        planned += [step(f"{model}, dropout {dropout_now}", 33, "ratio", model, dropout_now,
+                         needs=needs) for model in KINDS]
+    return planned
+
+
+PARTS = {"truth": truth, "tune": tune, "ratio": ratio, "dropout": dropout, "kinds": kinds}

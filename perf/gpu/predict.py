@@ -99,7 +99,7 @@ def as_on_a_gpu(case, products):
             continue
         total, _ = rows.get(way, (0, None))
         rows[way] = total + product["calls"] * product[of_rows[way]], product
-    micro_rows = case["micro"] * case["sequence"]
+    micro_rows = case["micro"] * case["predicted"]
     step = rows_of_a_part(micro_rows, slab)
     whole, rest = divmod(micro_rows, step)
     for way, (total, product) in rows.items():
@@ -139,13 +139,17 @@ def product_rows(machine, case):
 
 
 def attention_row(machine, case, label, kernel, instructions):
-    """Of calls that are alike: all layers and micro-batches."""
-    drops = " dropout" if case["dropout"] > 0 and label != "attention_delta" else ""
-    entry = instructions[f"{label} bf16 d{case['head_size']}{drops}"][machine.arch]
+    """Of all layers and micro-batches: each kind of attention that the model has, with samples
+    that are full."""
+    drops = " dropout" if case["dropout"] > 0 else ""
     one = {"attention_forward": models.attention_forward_seconds,
            "attention_backward": models.attention_backward_seconds}[label]
-    seconds = kernel["calls"] * one(machine, entry, case["micro"], case["heads"],
-                                    case["sequence"], case["head_size"])
+    blocks, seconds = sum(kind["blocks"] for kind in case["attention"]), 0.0
+    for kind in case["attention"]:
+        bias = " bias" if kind["bias"] else ""
+        entry = instructions[f"{label} bf16 d{case['head_size']}{drops}{bias}"][machine.arch]
+        seconds += kernel["calls"] * kind["blocks"] / blocks * one(
+            machine, entry, case["micro"], case["heads"], kind, case["head_size"])
     # With the scores that a causal mask hides, as model FLOPs count them.
     return Row(label, "attention", kernel["calls"], seconds,
                kernel["flops"] / seconds / machine.tensor_peak, "products")
@@ -171,8 +175,11 @@ def rows_of(machine, case, instructions):
             rows.append(attention_row(machine, case, label, kernel, instructions))
             continue
         if label == "embedding_backward[chains]":
-            rows.append(Row(label, "row kernels", kernel["calls"], models.chains_seconds(
-                machine, kernel["calls"], case["micro"] * case["sequence"]), 0.0, "memory"))
+            # Each of the blocks with words has as many tables.
+            calls = kernel["calls"] / len(case["embedded"])
+            seconds = sum(models.chains_seconds(machine, calls, case["micro"] * length)
+                          for length in case["embedded"])
+            rows.append(Row(label, "row kernels", kernel["calls"], seconds, 0.0, "memory"))
             continue
         seconds = models.row_seconds(machine, label, kernel["calls"], kernel["bytes"])
         rows.append(Row(label, group_of(label), kernel["calls"], seconds,

@@ -10,6 +10,7 @@ import time
 import bundle
 import compare
 import kernel_models
+import parts
 import truth_work
 from work import ProgramFailed, finding, run, say
 
@@ -35,11 +36,17 @@ def case_of(model, dropout):
     return case
 
 
-def peer_command(case, dropout):
-    return [os.environ["TRIREME_SUITE_PYTHON"], PEERS / "gpt2_step_gpu.py",
-            "--layers", case["layers"], "--hidden", case["hidden"], "--heads", case["heads"],
-            "--sequence", case["sequence"], "--micro", case["micro"], "--accumulate",
-            case["micro_batches"], "--dropout", dropout]
+def peer_command(model, case, dropout):
+    """Of GPT by PyTorch's own modules; of BERT and T5 Hugging Face's model, on samples that the
+    run trains on."""
+    command = [os.environ["TRIREME_SUITE_PYTHON"], PEERS / "gpt2_step_gpu.py"]
+    if model in parts.KINDS:
+        kind = model.partition("-")[0]
+        command = [os.environ["TRIREME_SUITE_PYTHON"], PEERS / "hugging_face_gpu.py", kind,
+                   "--samples", bundle.expected(f"samples-{model}.jsonl")]
+    return [*command, "--layers", case["layers"], "--hidden", case["hidden"], "--heads",
+            case["heads"], "--sequence", case["sequence"], "--micro", case["micro"],
+            "--accumulate", case["micro_batches"], "--dropout", dropout]
 
 
 def compile_peers(dropout, *models):
@@ -47,8 +54,8 @@ def compile_peers(dropout, *models):
     from which ratio() starts in seconds."""
     started = []
     for model in models:
-        command = [*peer_command({**case_of(model, dropout), "micro_batches": 1}, dropout),
-                   "--warmup", "1", "--steps", "0"]
+        one_pass = {**case_of(model, dropout), "micro_batches": 1}
+        command = [*peer_command(model, one_pass, dropout), "--warmup", "1", "--steps", "0"]
         started.append((model, time.monotonic(), subprocess.Popen(
             [str(word) for word in command], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL)))
@@ -64,13 +71,13 @@ def compile_peers(dropout, *models):
 
 def contenders(model, dropout, case, scratch):
     settings = [f"model.dropout={dropout}", f"model.attention_dropout={dropout}",
-                f"batch.micro={case['micro']}", f"data.train={bundle.corpus('gpt2')}",
+                f"batch.micro={case['micro']}", f"data.train={bundle.corpus_of(model)}",
                 "checkpoint.every=0", "run.hang_timeout=24h", "run.deterministic=false"]
     directory = scratch / "run"
     command = [bundle.program("trireme"), "train", bundle.deck(model), "--run-dir", directory]
     for setting in settings:
         command += ["--set", setting]
-    peer = [*peer_command(case, dropout), "--serve"]
+    peer = [*peer_command(model, case, dropout), "--serve"]
     return [compare.Trireme("trireme", command, directory, {}, late_reports=True),
             compare.Peer("pytorch", peer)]
 
@@ -117,7 +124,7 @@ def say_ratio(title, model, case, seconds, peak):
     what = f"{title}: share of the measured GEMM peak"
     if peak:
         share = case["model_flops"] / ours / peak
-        wanted = SHARE_WANTED[model] if title.endswith("dropout 0") else None
+        wanted = SHARE_WANTED.get(model) if title.endswith("dropout 0") else None
         finding(what, wanted and share >= wanted, round(share, 4))
     else:
         finding(what, None, "not judged: the run's log has no GEMM peak")
@@ -129,7 +136,7 @@ def decode(model):
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         truth_work.train(scratch / "run", "run.steps=1", "batch.global=1", "batch.micro=1",
-                         "checkpoint.every=1", deck=model, corpus="gpt2")
+                         "checkpoint.every=1", deck=model)
         short, long = (text_seconds(scratch, tokens) for tokens in (SHORT_TEXT, LONG_TEXT))
         say({"kind": "facts", "decode": model, "seconds_of_a_text": [short, long]})
         # While the checkpoint is still there: it takes its time to go.

@@ -26,8 +26,10 @@ def attention_seconds(machine, shape):
                for one in ("forward", "backward")]
     if None in entries:
         return {}
-    forward = models.attention_forward_seconds(machine, entries[0], *shape)
-    backward = models.attention_backward_seconds(machine, entries[1], *shape)
+    kind = {"queries": length, "keys": length, "causal": True}
+    sizes = batch, heads, kind, head_size
+    forward = models.attention_forward_seconds(machine, entries[0], *sizes)
+    backward = models.attention_backward_seconds(machine, entries[1], *sizes)
     # Row sums of o and d_o, which are read, and one number a row.
     moved = 4 * batch * heads * length * (head_size + 1)
     delta = models.row_seconds(machine, "attention_backward[delta]", 1, moved)

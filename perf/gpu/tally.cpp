@@ -8,6 +8,7 @@
 // place of the host's. Two sizes are still a host's: how many rows of logits the head
 // takes at a time, and into how many blocks rows are cut for sums over them.
 #include <Kokkos_Core.hpp>
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -16,11 +17,18 @@
 #include <string>
 #include <vector>
 
+#include "base/types.hpp"
+#include "kernels/attention.hpp"
+#include "model/blueprint.hpp"
 #include "plan/dry_run.hpp"
 
 namespace {
 
 using nlohmann::ordered_json;
+using trireme::index_t;
+using trireme::model::AttentionSpec;
+using trireme::model::BlockSpec;
+using trireme::model::Blueprint;
 
 constexpr std::size_t kGib = std::size_t{1} << 30;
 
@@ -58,8 +66,51 @@ ordered_json json_of(const trireme::ProductTally& product) {
           {"residual", shape.ld_residual > 0}};
 }
 
+// Positions of a full sample in the stream.
+index_t length_of(const Blueprint& blueprint, int stream) {
+  return blueprint.batch.streams.at(trireme::extent(stream)).sequence;
+}
+
+// Each kind of attention that there is, with the blocks that have it: their kernels are
+// counted by one name.
+ordered_json attention_of(const Blueprint& blueprint) {
+  ordered_json kinds = ordered_json::array();
+  for (const AttentionSpec& of : blueprint.attention()) {
+    std::ptrdiff_t blocks = 0;
+    for (const BlockSpec& block : blueprint.blocks) {
+      blocks += std::ranges::count(block.attention, of);
+    }
+    kinds.push_back({{"blocks", blocks},
+                     {"queries", length_of(blueprint, of.queries)},
+                     {"keys", length_of(blueprint, of.keys)},
+                     {"causal", of.mask == trireme::kernels::MaskKind::causal},
+                     {"bias", of.has_bias}});
+  }
+  return kinds;
+}
+
+// Positions of a sample that the blocks look words up for, block by block.
+ordered_json embedded_of(const Blueprint& blueprint) {
+  ordered_json lengths = ordered_json::array();
+  for (const BlockSpec& block : blueprint.blocks) {
+    const bool has_words = block.table == blueprint.vocabulary && block.objective < 0;
+    if (has_words) lengths.push_back(length_of(blueprint, block.stream));
+  }
+  return lengths;
+}
+
+// Those that the head makes logits of.
+index_t predicted_of(const Blueprint& blueprint) {
+  const auto words = static_cast<int>(blueprint.objective_over_words());
+  for (const BlockSpec& block : blueprint.blocks) {
+    if (block.objective == words) return length_of(blueprint, block.stream);
+  }
+  return 0;
+}
+
 ordered_json json_of(const trireme::plan::DryRun& plan) {
   const trireme::config::Deck& deck = plan.deck;
+  const Blueprint blueprint = trireme::model::make_blueprint(deck.model);
   const int data = deck.parallel.data;
   const auto samples = static_cast<double>(deck.batch.global) / data;  // of this GPU
   ordered_json kernels = ordered_json::array(), products = ordered_json::array();
@@ -75,6 +126,8 @@ ordered_json json_of(const trireme::plan::DryRun& plan) {
           {"heads", deck.model.heads},
           {"head_size", deck.model.head_size},
           {"sequence", deck.model.sequence},
+          {"predicted", predicted_of(blueprint)},
+          {"embedded", embedded_of(blueprint)},
           {"vocab", deck.model.vocab},
           {"micro", deck.batch.micro},
           {"micro_batches", samples / static_cast<double>(deck.batch.micro)},
@@ -83,6 +136,7 @@ ordered_json json_of(const trireme::plan::DryRun& plan) {
           {"data_ranks", data},
           {"model_flops", plan.model_flops / data},
           {"memory_gib", (plan.stages.front().memory.total() + kGib - 1) / kGib},
+          {"attention", attention_of(blueprint)},
           {"kernels", kernels},
           {"products", products}};
 }

@@ -27,10 +27,10 @@ BF16_TOLERANCE = 2e-2
 NO_STEP = ("optimizer.lr=1e-60", "run.steps=1")
 
 
-def train(directory, *settings, deck="tiny", arguments=(), corpus="tiny", variables=None):
+def train(directory, *settings, deck="tiny", arguments=(), variables=None):
     """A run, from an empty directory; returns the records of its steps."""
     command = [bundle.program("trireme"), "train", bundle.deck(deck), "--run-dir", directory,
-               *arguments, "--set", f"data.train={bundle.corpus(corpus)}"]
+               *arguments, "--set", f"data.train={bundle.corpus_of(deck)}"]
     for setting in settings:
         command += ["--set", setting]
     run(command, env={**os.environ, **(variables or {})})
@@ -183,17 +183,37 @@ def masks():
          {one["mask"]: one["digest"] for one in said}, wanted)
 
 
-def weights():
+def expected_of(what, deck):
+    """What the CPU says of a deck: weights.json of the smallest GPT, weights-tiny-t5.json."""
+    name = what if deck == "tiny" else f"{what}-{deck}"
+    return json.loads(bundle.expected(f"{name}.json").read_text(encoding="utf-8"))
+
+
+def of_deck(deck):
+    return "" if deck == "tiny" else f"{deck}: "
+
+
+def weights(deck="tiny"):
     with tempfile.TemporaryDirectory() as scratch:
         run_directory = pathlib.Path(scratch) / "run"
-        train(run_directory, *NO_STEP, "checkpoint.every=1")
+        train(run_directory, *NO_STEP, "checkpoint.every=1", deck=deck)
         ours = digests_of(last_checkpoint(run_directory))
-    wanted = json.loads(bundle.expected("weights.json").read_text(encoding="utf-8"))
-    same("initial weights are the CPU's, bit for bit",
+    wanted = expected_of("weights", deck)
+    same(f"{of_deck(deck)}initial weights are the CPU's, bit for bit",
          {name: digest for name, digest in ours.items() if name in wanted}, wanted)
 
 
-def twice():
+def losses(deck):
+    """Of a run in fp32 beside the CPU's."""
+    wanted = {int(step): loss for step, loss in expected_of("losses", deck).items()}
+    with tempfile.TemporaryDirectory() as scratch:
+        ours = losses_of(train(pathlib.Path(scratch) / "run", f"run.steps={TINY_STEPS}",
+                               "checkpoint.every=0", deck=deck))
+    gap = largest_difference(ours, wanted)
+    finding(f"{of_deck(deck)}losses of a run in fp32 are the CPU's", gap < LOSS_TOLERANCE, gap)
+
+
+def twice(deck="tiny"):
     for compute in ("fp32", "bf16"):
         records, checkpoints = [], []
         with tempfile.TemporaryDirectory() as scratch:
@@ -201,12 +221,13 @@ def twice():
                 directory = pathlib.Path(scratch) / name
                 steps = train(directory, f"precision.compute={compute}", "model.dropout=0.1",
                               "model.attention_dropout=0.1", f"run.steps={TINY_STEPS}",
-                              f"checkpoint.every={TINY_STEPS}")
+                              f"checkpoint.every={TINY_STEPS}", deck=deck)
                 records.append({f"{step['step']} {key}": step[key] for step in steps
                                 for key in ("loss", "grad_norm")})
                 checkpoints.append(digests_of(last_checkpoint(directory)))
-        same(f"the same run twice, {compute}: losses and norms", *records)
-        same(f"the same run twice, {compute}: every tensor", *checkpoints)
+        what = f"{of_deck(deck)}the same run twice, {compute}"
+        same(f"{what}: losses and norms", *records)
+        same(f"{what}: every tensor", *checkpoints)
 
 
 def cudnn(results):
@@ -230,7 +251,7 @@ def cudnn(results):
         finding("losses and norms with cuDNN's attention are those with own",
                 gap < BF16_TOLERANCE, gap)
         train(scratch / "profiled", *deterministic, "precision.attention=cudnn",
-              "checkpoint.every=0", "run.steps=8", deck="gpt2-124m", corpus="gpt2",
+              "checkpoint.every=0", "run.steps=8", deck="gpt2-124m",
               arguments=("--profile=5",))
         tokens = tokens_of_a_step(scratch / "profiled")
         text = (scratch / "profiled" / "profile.json").read_text(encoding="utf-8")
@@ -258,8 +279,7 @@ def restart(results):
     """From the CPU's checkpoint here, and from here to the CPU: the checkpoint, what it was
     trained on and the losses behind it are kept beside the results, for `gpu_suite report
     --trireme`."""
-    wanted = {int(step): loss for step, loss in json.loads(
-        bundle.expected("losses.json").read_text(encoding="utf-8")).items()}
+    wanted = {int(step): loss for step, loss in expected_of("losses", "tiny").items()}
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         ours = losses_of(train(scratch / "whole", f"run.steps={TINY_STEPS}",
@@ -351,22 +371,21 @@ def memory():
             used <= planned + 1024, [round(used), round(planned)])
 
 
-def profile(dropout):
-    """What each kernel of GPT-2 124M takes, by the events of its queue. Attention is Trireme's
+def profile(dropout, deck="gpt2-124m"):
+    """What each kernel of a model takes, by the events of its queue. Attention is Trireme's
     own, which the predictions are of, whatever the default is."""
-    case = f"gpt2-124m, dropout {dropout}"
+    case = f"{deck}, dropout {dropout}"
     with tempfile.TemporaryDirectory() as scratch:
         directory = pathlib.Path(scratch) / "run"
         settings = (f"model.dropout={dropout}", f"model.attention_dropout={dropout}",
                     "precision.attention=own", "checkpoint.every=0")
-        steps = train(directory, *settings, "run.steps=12", deck="gpt2-124m", corpus="gpt2")
+        steps = train(directory, *settings, "run.steps=12", deck=deck)
         tokens = tokens_of_a_step(directory)
         seconds = statistics.median(step["seconds"] for step in steps[4:])
         say({"kind": "measured", "case": case, "what": "step",
              "us_per_token": 1e6 * seconds / tokens})
         directory = pathlib.Path(scratch) / "profiled"
-        train(directory, *settings, "run.steps=8", deck="gpt2-124m", corpus="gpt2",
-              arguments=("--profile=5",))
+        train(directory, *settings, "run.steps=8", deck=deck, arguments=("--profile=5",))
         text = (directory / "profile.json").read_text(encoding="utf-8")
     for kernel, taken in kernel_seconds(json.loads(text)).items():
         say({"kind": "measured", "case": case, "what": kernel,
@@ -390,5 +409,5 @@ def tokens_of_a_step(directory):
 
 
 WORK = {"versions": versions, "start": start, "tests": tests, "masks": masks, "weights": weights,
-        "twice": twice, "restart": restart, "sanitizer": sanitizer, "memory": memory,
-        "profile": profile, "cudnn": cudnn}
+        "twice": twice, "losses": losses, "restart": restart, "sanitizer": sanitizer,
+        "memory": memory, "profile": profile, "cudnn": cudnn}

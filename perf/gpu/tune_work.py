@@ -44,7 +44,7 @@ def table(model):
     with tempfile.TemporaryDirectory() as scratch:
         directory = pathlib.Path(scratch) / "run"
         truth_work.train(directory, "run.steps=1", "run.deterministic=false",
-                         "checkpoint.every=0", "batch.global=4", deck=model, corpus="gpt2")
+                         "checkpoint.every=0", "batch.global=4", deck=model)
         text = (directory / "gemm_table.json").read_text(encoding="utf-8")
     say({"kind": "gemm_table", "model": model, "table": json.loads(text)})
 

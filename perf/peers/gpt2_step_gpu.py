@@ -44,18 +44,28 @@ def compiled(torch, model, layers):
     return model
 
 
-def main():
-    arguments = parse_arguments()
+def load_torch():
     import torch
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
+    return torch
+
+
+def main():
+    arguments = parse_arguments()
+    torch = load_torch()
     with torch.device("cuda"):
         model = build_model(torch, arguments).train()
-    optimizer = build_optimizer(torch, model, arguments)
-    loss_of = compiled(torch, model, arguments.layers)
-    parameters = list(model.parameters())
     batches = torch.randint(0, 50257, (8, arguments.micro, arguments.sequence + 1),
                             device="cuda")
+    run_steps(torch, arguments, model, compiled(torch, model, arguments.layers), batches)
+
+
+def run_steps(torch, arguments, model, loss_of, batches):
+    """Warms up, and makes the steps that are asked for: loss_of(batch), by the batches in turn,
+    of the model's parameters."""
+    optimizer = build_optimizer(torch, model, arguments)
+    parameters = list(model.parameters())
     count = 0
 
     def step():

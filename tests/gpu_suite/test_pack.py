@@ -14,7 +14,7 @@ import tarfile
 import tempfile
 import unittest
 
-import gpu_modules  # noqa: F401  (finds perf/gpu)
+import gpu_modules
 import check
 import loader
 import pack
@@ -82,6 +82,7 @@ class Archive(unittest.TestCase):
         masks = host / "trireme_gpu_masks"
         masks.write_text('#!/bin/sh\necho \'{"mask": "residual bf16", "digest": "0123"}\'\n')
         masks.chmod(0o755)
+        gpu_modules.write_samples_program(host / "trireme_samples")
         build_programs(cls.scratch / "build")
         cls.addClassCleanup(setattr, pack, "WORDS_OF_TEXT", pack.WORDS_OF_TEXT)
         pack.WORDS_OF_TEXT = 20_000
@@ -124,6 +125,12 @@ class Archive(unittest.TestCase):
         self.assertLess(losses["6"], losses["1"])
         weights = json.loads((self.stage / "expected" / "weights.json").read_text())
         self.assertIn("model/embedding/word/weight", weights)
+        weights = json.loads((self.stage / "expected" / "weights-tiny-t5.json").read_text())
+        self.assertIn("model/decoder/relative_bias/weight", weights)
+        losses = json.loads((self.stage / "expected" / "losses-tiny-bert.json").read_text())
+        self.assertLess(losses["6"], losses["1"])
+        samples = (self.stage / "expected" / "samples-t5-small.jsonl").read_text()
+        self.assertEqual(len(samples.splitlines()), 128)
         self.assertEqual(json.loads((self.stage / "expected" / "masks.json").read_text()),
                          {"residual bf16": "0123"})
 

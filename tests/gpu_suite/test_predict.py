@@ -140,6 +140,30 @@ class Attention(unittest.TestCase):
         self.assertEqual(models.causal_rounds(130, 128, 64), [2, 3])
         self.assertEqual(models.causal_rounds_of_keys(512, 64, 128), [8, 6, 4, 2])
 
+    def test_tiles_of_both_directions_and_of_two_lengths(self):
+        causal = {"queries": 512, "keys": 512, "causal": True}
+        self.assertEqual(models.rounds(causal, 128, 64), [2, 4, 6, 8])
+        self.assertEqual(models.rounds_of_keys(causal, 64, 128), [8, 6, 4, 2])
+        cross = {"queries": 114, "keys": 512, "causal": False}
+        self.assertEqual(models.rounds(cross, 128, 64), [8])
+        self.assertEqual(models.rounds_of_keys(cross, 64, 128), [2, 2, 2, 2])
+
+    def test_each_kind_of_attention_has_its_time(self):
+        self_kind = {"blocks": 6, "queries": 512, "keys": 512, "causal": False, "bias": True}
+        cross = {"blocks": 3, "queries": 114, "keys": 512, "causal": False, "bias": False}
+        case = {"micro": 8, "heads": 8, "head_size": 64, "dropout": 0.0}
+        plain, biased = entry(tensor=128, all=1000), entry(tensor=128, all=1500)
+        instructions = {"attention_forward bf16 d64": {"sm_80": plain},
+                        "attention_forward bf16 d64 bias": {"sm_80": biased}}
+
+        def seconds(calls, *kinds):
+            kernel = {"calls": calls, "flops": 1e12}
+            return predict.attention_row(PLAIN, {**case, "attention": kinds}, "attention_forward",
+                                         kernel, instructions).seconds
+        self.assertAlmostEqual(seconds(18, self_kind, cross),
+                               seconds(12, self_kind) + seconds(6, cross))
+        self.assertGreater(seconds(6, self_kind), seconds(6, {**self_kind, "bias": False}))
+
     def test_blocks_share_the_multiprocessors(self):
         # 100 heads of rounds 1 and 3 on 20 places, a round 1000 cycles: (4000 + 2 * 6000)
         # cycles a head, five heads a place, and half of the longest block behind them.
@@ -159,7 +183,7 @@ class Attention(unittest.TestCase):
                         models.dynamic(one, 5 * 64 * 128 * head_size // 2048 // 8)
 
 
-CASE = {"vocab": 50257, "micro": 16, "sequence": 1024, "dropout": 0.0}
+CASE = {"vocab": 50257, "micro": 16, "sequence": 1024, "predicted": 1024, "dropout": 0.0}
 
 
 class Head(unittest.TestCase):
@@ -175,6 +199,13 @@ class Head(unittest.TestCase):
         self.assertEqual(predict.rows_of_a_part(16384, 50304), 4096)
         self.assertEqual(predict.rows_of_a_part(5400, 50304), 2720)  # 2700 in multiples of 32
         self.assertEqual(predict.rows_of_a_part(100, 50304), 100)
+
+    def test_logits_of_some_positions_have_fewer_rows(self):
+        # 16 samples of 77 masked words: one part.
+        forward = {**product(1232, 50304, 768), "transpose_a": False, "transpose_b": True,
+                   "calls": 4}
+        found = predict.as_on_a_gpu({**CASE, "predicted": 77}, [forward])
+        self.assertEqual([(one["m"], one["calls"]) for one in found], [(1232, 4)])
 
     def test_padding_is_multiplied(self):
         d_input = {**product(16384, 768, 50257), "transpose_a": False, "transpose_b": False,

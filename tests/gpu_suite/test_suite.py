@@ -343,7 +343,7 @@ class Work(unittest.TestCase):
         text = "".join(path.read_text(encoding="utf-8")
                        for path in sorted((ROOT / "src" / "kernels").glob("**/*.c*")))
         for name in parts.COUNTED:
-            self.assertRegex(text, rf"void (__launch_bounds__\S.*\s+)?(launch_)?{name}\(")
+            self.assertRegex(text, rf"void (__launch_bounds__\([^()]*\)\s+)?(launch_)?{name}\(")
 
     def test_tests_are_read_as_googletest_prints_them(self):
         lines = truth_work.TestLines()

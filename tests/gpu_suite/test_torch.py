@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+import tempfile
 import types
 import unittest
 from unittest import mock
@@ -37,6 +38,25 @@ class Tensor:
         return self
 
     __iadd__ = __add__ = __getitem__ = __truediv__
+
+
+class Field(Tensor):
+    """One field of four samples."""
+    shape = (4, 2)
+
+    def nonzero(self, as_tuple):
+        return self, self
+
+    def __setitem__(self, place, value):
+        pass
+
+    def __int__(self):
+        return 1
+
+    def __gt__(self, other):
+        return self
+
+    __lt__ = __mul__ = __rmul__ = __add__ = __getitem__ = __gt__
 
 
 class Module:
@@ -83,6 +103,12 @@ def fake_torch():
     for name in ("zeros", "randn", "randint", "empty_like", "mm"):
         setattr(torch, name, lambda *arguments, **options: Tensor())
     return torch
+
+
+# Of a sample, as trireme_samples prints them.
+FIELDS = {"bert": ("tokens", "token_types", "lengths", "masked_positions", "masked_labels",
+                   "masked_weights", "pair_labels", "pair_weights"),
+          "t5": ("source", "source_lengths", "target", "target_lengths", "labels", "loss_mask")}
 
 
 def load(path):
@@ -154,6 +180,27 @@ class Scripts(unittest.TestCase):
             self.assertEqual([("seconds" in one, "summary" in one) for one in records[1:]],
                              [(True, False)] * 2 + [(False, True)]
                              + [(True, False)] + [(False, True)])
+
+
+    def test_the_peers_of_bert_and_t5(self):
+        for name in ("tensor", "arange", "full_like"):
+            setattr(sys.modules["torch"], name, lambda *arguments, **options: Field())
+        with mock.patch.dict(sys.modules, {"transformers": mock.MagicMock()}), \
+                tempfile.NamedTemporaryFile("w", suffix=".jsonl") as samples:
+            for kind in ("bert", "t5"):
+                script = load(PERF / "peers" / "hugging_face_gpu.py")
+                samples.seek(0)
+                samples.truncate()
+                samples.write(8 * (json.dumps({name: [1, 1] for name in FIELDS[kind]}) + "\n"))
+                samples.flush()
+                with mock.patch.object(sys, "argv", [
+                        "hugging_face_gpu.py", kind, "--samples", samples.name, "--micro", "4",
+                        "--accumulate", "2", "--layers", "2", "--steps", "2"]):
+                    records = self.printed(script.main)
+                self.assertEqual([("setup" in one, "seconds" in one, "summary" in one)
+                                  for one in records],
+                                 [(True, False, False), *[(False, True, False)] * 2,
+                                  (False, False, True)])
 
 
 if __name__ == "__main__":

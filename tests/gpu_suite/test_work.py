@@ -13,7 +13,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-import gpu_modules  # noqa: F401  (finds perf/gpu)
+import gpu_modules
 import bundle
 import pack
 import parts
@@ -82,7 +82,9 @@ def setUpModule():
     unittest.addModuleCleanup(setattr, pack, "WORDS_OF_TEXT", pack.WORDS_OF_TEXT)
     pack.WORDS_OF_TEXT = 20_000
     pack.stage_decks(root, host / "trireme")
+    gpu_modules.write_samples_program(host / "trireme_samples")
     pack.stage_expected(root, host)
+    pack.stage_samples(root, host)
     pack.write_manifest(root, [])
     (root / "bin").symlink_to(host)
 
@@ -133,6 +135,26 @@ class Truth(Bundle):
         findings, _ = self.work("weights")
         self.assert_all_hold(findings, 1)
         self.assertEqual(findings[0]["value"], "28 equal")
+
+    def test_bert_and_t5_are_the_cpus_and_the_same_twice(self):
+        for deck in parts.KINDS.values():
+            findings, _ = self.work("weights", deck)
+            self.assert_all_hold(findings, 1)
+            self.assertTrue(findings[0]["what"].startswith(f"{deck}: initial weights"))
+            findings, _ = self.work("losses", deck)
+            self.assert_all_hold(findings, 1)
+            self.assertEqual(findings[0]["value"], 0.0)
+        findings, _ = self.work("twice", "tiny-t5")
+        self.assert_all_hold(findings, 4)
+
+    def test_a_loss_of_bert_that_differs_is_seen(self):
+        path = self.root / "expected" / "losses-tiny-bert.json"
+        text = path.read_text()
+        self.addCleanup(path.write_text, text)
+        path.write_text(json.dumps({step: loss * 1.001
+                                    for step, loss in json.loads(text).items()}))
+        (finding,), _ = self.work("losses", "tiny-bert")
+        self.assertIs(finding["holds"], False)
 
     def test_a_weight_that_differs_is_seen(self):
         path = self.root / "expected" / "weights.json"
@@ -438,6 +460,29 @@ class Ratio(Bundle):
                 self.addCleanup(one.messages.close)
             self.addCleanup(ours.stop)
             self.assertEqual([ours.turn(3) for _ in range(3)], [[0.2] * 3] * 3)
+
+    def test_peers_of_bert_and_t5_take_the_samples_of_the_run(self):
+        with mock.patch.dict(os.environ, TRIREME_SUITE_PYTHON="python"), \
+                mock.patch.object(bundle, "ROOT", self.root):
+            for model, kind in (("bert-base", "bert"), ("t5-small", "t5")):
+                command = [str(word) for word in ratio_work.peer_command(
+                    model, ratio_work.case_of(model, "0"), "0")]
+                self.assertTrue(command[1].endswith("hugging_face_gpu.py"))
+                self.assertEqual(command[2], kind)
+                samples = pathlib.Path(command[command.index("--samples") + 1])
+                micro, passes = (int(float(command[command.index(name) + 1]))
+                                 for name in ("--micro", "--accumulate"))
+                self.assertEqual(len(samples.read_text().splitlines()), micro * passes)
+
+    def test_turns_beside_hugging_faces_bert(self):
+        peer = self.root / "peers" / "hugging_face_gpu.py"
+        self.addCleanup(peer.write_text, peer.read_text())
+        peer.write_text(FAKE_PEER)
+        findings, records = self.work("ratio", "bert-base", "0",
+                                      TRIREME_SUITE_PYTHON=sys.executable)
+        (step,) = [one for one in records if one["kind"] == "measured"]
+        self.assertEqual(step["case"], "bert-base, dropout 0")
+        self.assertEqual([one["holds"] for one in findings], [True, None])
 
     def test_what_is_used_for_the_first_time_is_not_in_a_tokens_time(self):
         write_program(self.root / "fakes" / "trireme", FAKE_GENERATE.format(
