@@ -185,7 +185,7 @@ TEST_F(Embed, WithoutATokenizer) {
   expect_refusal(embedded("bare"),
                  {"bare", "no tokenizer", "vocab.txt", "beside the weights",
                   "convert that directory again"});
-  spill(theirs / "vocab.txt", numbered_words());
+  spill(theirs / "vocab.txt", tokenizer_of_bert().at("vocab.txt"));
   // Not by an option.
   expect_refusal(
       trireme({"convert", theirs, scratch_ / "x", "--tokenizer", theirs / "vocab.txt"}),
