@@ -67,10 +67,9 @@ void linear_forward_residual(benchmark::State& state) {
   const auto x = normals<T>("x", kRows, in), w = normals<T>("w", out, in),
              y = normals<T>("y", kRows, out), residual = normals<T>("r", kRows, out);
   run_compute_bound<T>(state, flops, [&](const Exec& exec) {
-    kernels::linear_forward<T>(exec, matrix(x, kRows, in),
-                               kernels::WeightOperand<T>(matrix(w, out, in)),
-                               {.residual = matrix(residual, kRows, out)},
-                               matrix(y, kRows, out));
+    kernels::linear_forward<T>(
+        exec, matrix(x, kRows, in), kernels::WeightOperand<T>(matrix(w, out, in)),
+        {.residual = matrix(residual, kRows, out)}, matrix(y, kRows, out));
   });
 }
 

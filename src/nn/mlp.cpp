@@ -1,4 +1,10 @@
 // nn/mlp.cpp — see mlp.hpp.
+//
+// The activation is part of the first product's epilogue where it is not gated, since a
+// pass of its own would read and write the widest rows of a layer once more. What is kept
+// is decided where it is made: both sides of the activation, the one before it, or that
+// behind it where it tells the slope. Gradients of both sides share memory, because each
+// number of one is made of the same number of the other.
 #include "nn/mlp.hpp"
 
 #include <vector>

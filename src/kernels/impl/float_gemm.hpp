@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "base/types.hpp"
 #include "kernels/impl/narrow_gemm.hpp"
 
 namespace trireme::kernels::impl {
