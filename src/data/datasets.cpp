@@ -1,11 +1,11 @@
 // data/datasets.cpp — see datasets.hpp.
 //
 // A deck holds its validation out of the training corpora by shares, or names corpora of
-// its own, which leaves the training corpora whole: one function says what
-// part of a corpus a split is, so that training and evaluation cannot differ. Training is
-// shuffled and validation read in order, because a loss over the same first samples can be
-// compared from step to step. Tokenizers are compared before a sample is made: ids of
-// another vocabulary would train, and mean nothing.
+// its own, which leaves those of training whole: one function says what part of a corpus
+// a split is, so that training and evaluation cannot differ. Training is shuffled and
+// validation read in order, because a loss over the same first samples can be compared
+// from step to step. Tokenizers are compared before a sample is made: ids of another
+// vocabulary would train, and mean nothing.
 #include "data/datasets.hpp"
 
 #include <fmt/ranges.h>
