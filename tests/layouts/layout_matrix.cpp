@@ -777,6 +777,9 @@ std::vector<Layout> all_rows_of(model::ModelKind kind, int most_ranks) {
   Layout first;
   first.size = kSmall;
   first.size.kind = is_bert ? Kind::bert : Kind::t5;
+  // Of 12 samples one row's buffers of messages take 12 kB less than the plan's 178 kB,
+  // more than the 5 % that are allowed.
+  if (!is_bert) first.size.samples = 24;
   std::vector<Layout> rows = {first};
   // An axis comes behind those that it depends on: without it a row is valid, too.
   const auto add_axis = [&](auto Layout::*axis, const auto& values) {
@@ -792,7 +795,7 @@ std::vector<Layout> all_rows_of(model::ModelKind kind, int most_ranks) {
   using Numbers = std::vector<int>;
   add_axis(&Layout::tensor, Numbers{1, 2, 4, 8});
   add_axis(&Layout::sequence, Numbers{0, 1});
-  add_axis(&Layout::data, Numbers{1, 2, 4});
+  add_axis(&Layout::data, Numbers{1, 2, 4, 8});
   add_axis(&Layout::zero, Numbers{0, 1, 2, 3});
   add_axis(&Layout::small_buckets, Numbers{0, 1});
   add_axis(&Layout::microbatches, Numbers{1, 3, 4, 6});
