@@ -255,7 +255,7 @@ class DeckCheck {
       const std::optional<data::Windows> windows = windows_of(*named);
       if (!windows) continue;
       const index_t tokens = named->corpus->token_count();
-      if (!is_cut || tokens <= deck().model.sequence) {
+      if (!is_cut || tokens < windows->tokens) {  // too short before it is cut
         check_length(*named, *windows, {0, tokens}, named->name);
         continue;
       }

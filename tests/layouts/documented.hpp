@@ -25,6 +25,7 @@ inline nlohmann::json computed(const std::string& expression) {
                                 "import sys, json; sys.path.insert(0, sys.argv[1])\n"
                                 "from random_numbers import *\n"
                                 "from dropout_mask import mask\n"
+                                "import samples\n"
                                 "print(json.dumps(" +
                                     expression + "))",
                                 docs()});

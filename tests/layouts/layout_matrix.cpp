@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
@@ -111,6 +112,14 @@ double norm_of(const std::vector<float>& values) {
   return std::sqrt(square);
 }
 
+template <class T>
+double most_of_gradients(const MatrixSize& size) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (size.has_corner()) return Tolerances<T>::kCornerGradient;
+  }
+  return Tolerances<T>::kGradient;
+}
+
 // The furthest, as a part of what it may be apart from.
 template <class T>
 double check_gradients(comm::Communicator& world, const MatrixRunOf<T>& run,
@@ -134,7 +143,7 @@ double check_gradients(comm::Communicator& world, const MatrixRunOf<T>& run,
     const std::string of = name.substr(0, name.find(kCopy));
     const double size =
         std::max(norm_of(reference.gradients.at(of)), 1e-4 * reference.gradient_norm);
-    EXPECT_LE(std::sqrt(sum), Tolerances<T>::kGradient * size) << name;
+    EXPECT_LE(std::sqrt(sum), most_of_gradients<T>(layout.size) * size) << name;
     furthest = std::max(furthest, std::sqrt(sum) / size);
   }
   return furthest;
@@ -349,9 +358,10 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
   MatrixRun run(world, layout);
   std::vector<optim::StepReport> reports;
   std::vector<std::vector<float>> gradients;  // what this rank has of them
-  for (int step = 0; step < kSteps; ++step) {
-    std::optional<AllocationCounter> counter;
-    if (step == kSteps - 1) counter.emplace();
+  const int steps = static_cast<int>(reference.losses.size());
+  for (int step = 0; step < steps; ++step) {
+    std::optional<AllocationCounter> counter;  // of a step that is like those before it
+    if (step == steps - 1 && steps > 3) counter.emplace();
     run.accumulate(step);
     if (step == 0) {
       check_gradients(*world, run, layout, reference);
@@ -366,7 +376,8 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
     using Most = Tolerances<float>;
     const Distances here = distances_of(run, report, reference, extent(step));
     EXPECT_LE(here.loss, Most::kLoss) << "step " << step + 1;
-    EXPECT_LE(here.norm, step == 0 ? Most::kFirstNorm : Most::kNorm)
+    const bool is_first = step == 0 && !layout.size.has_corner();
+    EXPECT_LE(here.norm, is_first ? Most::kFirstNorm : Most::kNorm)
         << "step " << step + 1;
   }
   EXPECT_NEAR(run.evaluated_loss(kFirstOfLogits), reference.evaluated_loss,
@@ -378,7 +389,7 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
   // The same again: to the bit, every gradient of the first step and what follows.
   const AllocatedBytes allocated;
   MatrixRun again(world, layout);
-  for (int step = 0; step < 3; ++step) {
+  for (int step = 0; step < std::min(steps, 3); ++step) {
     again.reset_traffic();
     again.accumulate(step);
     if (step == 0) {
@@ -397,17 +408,38 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
 
 }  // namespace
 
+std::string name_of(Kind kind) {
+  switch (kind) {
+    case Kind::gpt:
+      return "Gpt";
+    case Kind::encoder_decoder:
+      return "EncoderDecoder";
+    case Kind::bert:
+      return "Bert";
+    case Kind::bert_post:
+      return "BertPost";
+    case Kind::t5:
+      return "T5";
+    case Kind::t5_own_head:
+      return "T5OwnHead";
+  }
+  return {};
+}
+
 std::vector<Layout> covering(const std::vector<Layout>& all, Meet meet) {
-  constexpr std::size_t kAxes = 12, kValues = 16;
-  constexpr std::size_t kPlaces = kAxes * kValues;  // of a value of an axis
-  using Places = std::array<std::size_t, kAxes>;
-  std::array<std::map<int, std::size_t>, kAxes> numbers;  // of values, by axis
+  constexpr std::size_t kMostAxes = 15, kValues = 12;
+  const std::size_t axes = all.front().values().size();
+  TRIREME_REQUIRE(axes <= kMostAxes, "a row has {} values", axes);
+  const std::size_t all_places = axes * kValues;  // of a value of an axis
+  using Places = std::array<std::size_t, kMostAxes>;
+  std::array<std::map<int, std::size_t>, kMostAxes> numbers;  // of values, by axis
   std::vector<Places> rows;
   for (const Layout& layout : all) {
     const std::vector<int> values = layout.values();
-    TRIREME_REQUIRE(values.size() == kAxes, "a row has {} values", values.size());
+    TRIREME_REQUIRE(values.size() == axes, "rows of {} and {} values", axes,
+                    values.size());
     Places& places = rows.emplace_back();
-    for (std::size_t axis = 0; axis < kAxes; ++axis) {
+    for (std::size_t axis = 0; axis < axes; ++axis) {
       auto& known = numbers[axis];
       const std::size_t number =
           known.try_emplace(values[axis], known.size()).first->second;
@@ -415,13 +447,13 @@ std::vector<Layout> covering(const std::vector<Layout>& all, Meet meet) {
       places[axis] = axis * kValues + number;
     }
   }
-  std::vector<char> is_missing(kPlaces * kPlaces * kPlaces, 0);
+  std::vector<char> is_missing(all_places * all_places * all_places, 0);
   const auto for_each_triple = [&](const Places& row, const auto& function) {
-    for (std::size_t a = 0; a < kAxes; ++a) {
-      for (std::size_t b = a + 1; b < kAxes; ++b) {
-        char* const begin = &is_missing[(row[a] * kPlaces + row[b]) * kPlaces];
+    for (std::size_t a = 0; a < axes; ++a) {
+      for (std::size_t b = a + 1; b < axes; ++b) {
+        char* const begin = &is_missing[(row[a] * all_places + row[b]) * all_places];
         if (meet == Meet::pairs) function(*begin);
-        for (std::size_t c = b + 1; meet == Meet::triples && c < kAxes; ++c) {
+        for (std::size_t c = b + 1; meet == Meet::triples && c < axes; ++c) {
           function(begin[row[c]]);
         }
       }
@@ -561,6 +593,85 @@ MatrixReference matrix_reference(const MatrixSize& size, int steps) {
   return reference;
 }
 
+// A reference as bytes, and back: who has trained it tells the others.
+class ReferenceBytes {
+ public:
+  explicit ReferenceBytes(std::string bytes = {}) : bytes_(std::move(bytes)) {}
+  const std::string& bytes() const { return bytes_; }
+
+  void put(const MatrixReference& reference) {
+    put(reference.losses);
+    put(reference.gradient_norms);
+    put(std::vector{reference.evaluated_loss, reference.gradient_norm});
+    put(reference.logits);
+    for (const auto& [name, gradient] : reference.gradients) {
+      put(std::vector<char>(name.begin(), name.end()));
+      put(gradient);
+    }
+  }
+  MatrixReference take() {
+    MatrixReference reference;
+    reference.losses = take<double>();
+    reference.gradient_norms = take<double>();
+    const std::vector<double> two = take<double>();
+    reference.evaluated_loss = two.at(0);
+    reference.gradient_norm = two.at(1);
+    reference.logits = take<double>();
+    while (at_ < bytes_.size()) {
+      const std::vector<char> name = take<char>();
+      reference.gradients[{name.begin(), name.end()}] = take<float>();
+    }
+    return reference;
+  }
+
+ private:
+  template <class A>
+  void put(const std::vector<A>& values) {
+    const std::size_t count = values.size();
+    bytes_.append(reinterpret_cast<const char*>(&count), sizeof count);
+    bytes_ += bytes_of(values);
+  }
+  template <class A>
+  std::vector<A> take() {
+    std::size_t count = 0;
+    std::memcpy(&count, bytes_.data() + at_, sizeof count);
+    std::vector<A> values(count);
+    std::memcpy(values.data(), bytes_.data() + at_ + sizeof count, count * sizeof(A));
+    at_ += sizeof count + count * sizeof(A);
+    return values;
+  }
+
+  std::string bytes_;
+  std::size_t at_ = 0;
+};
+
+// One rank's answers for all that layouts train, each from one of the ranks.
+template <class T = float>
+std::map<MatrixSize, MatrixReference> references_of(comm::Communicator& world,
+                                                    const std::vector<Layout>& layouts,
+                                                    int steps) {
+  std::set<MatrixSize> sizes;
+  for (const Layout& layout : layouts) sizes.insert(layout.size);
+  std::vector<std::string> told(sizes.size());
+  int number = 0;
+  for (const MatrixSize& size : sizes) {
+    const int of = number++;
+    if (of % world.size() != world.rank()) continue;
+    ReferenceBytes bytes;
+    bytes.put(matrix_reference<T>(size, steps));
+    told[extent(of)] = bytes.bytes();
+  }
+  world.set_timeout(kAllLayoutsSeconds);
+  std::map<MatrixSize, MatrixReference> references;
+  number = 0;
+  for (const MatrixSize& size : sizes) {
+    const int of = number++;
+    world.broadcast(told[extent(of)], of % world.size());
+    references[size] = ReferenceBytes(told[extent(of)]).take();
+  }
+  return references;
+}
+
 }  // namespace
 
 std::shared_ptr<comm::Communicator> layout_world() {
@@ -598,23 +709,21 @@ void for_each_layout(comm::Communicator& world, const std::vector<Layout>& layou
   world.barrier();
 }
 
-void run_layouts(const std::vector<Layout>& layouts) {
+void run_layouts(const std::vector<Layout>& layouts, int steps) {
   const auto world = layout_world();
-  const auto reference = matrix_reference<float>(layouts.front().size, kSteps);
+  const auto references = references_of(*world, layouts, steps);
   for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
-    check_layout(ranks, layout, reference);
+    check_layout(ranks, layout, references.at(layout.size));
   });
 }
 
 template <class T>
 void run_narrow_layouts(const std::vector<Layout>& layouts) {
   const auto world = layout_world();
-  const auto wide = matrix_reference<T>(kWide, kNarrowSteps),
-             deep = matrix_reference<T>(kDeep, kNarrowSteps);
+  const auto references = references_of<T>(*world, layouts, kNarrowSteps);
   Distances furthest;
   for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
-    const bool is_deep = layout.size.layers == kDeep.layers;
-    furthest.add(check_narrow_layout<T>(ranks, layout, is_deep ? deep : wide));
+    furthest.add(check_narrow_layout<T>(ranks, layout, references.at(layout.size)));
   });
   const auto most = [&](double mine) { return std::ranges::max(world->gather(mine)); };
   const double loss = most(furthest.loss), norm = most(furthest.norm),
@@ -633,11 +742,13 @@ std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts) {
 std::set<std::string> run_layouts_over(const comm::MpiOptions& transport,
                                        const std::vector<Layout>& layouts) {
   const auto world = comm::make_mpi_world(transport);
-  const auto reference = matrix_reference<float>(layouts.front().size, kSteps);
+  constexpr int kStrictSteps = 3;
+  const auto references = references_of(*world, layouts, kStrictSteps);
   std::set<std::string> sites;
   for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
     MatrixRun run(ranks, layout);
-    for (int step = 0; step < 3; ++step) {
+    const MatrixReference& reference = references.at(layout.size);
+    for (int step = 0; step < kStrictSteps; ++step) {
       const Fences fences;
       run.reset_traffic();
       run.accumulate(step);
@@ -659,6 +770,59 @@ std::set<std::string> run_layouts_over(const comm::MpiOptions& transport,
     check_replicas(run);
   });
   return sites;
+}
+
+std::vector<Layout> all_rows_of(model::ModelKind kind, int most_ranks) {
+  const bool is_bert = kind == model::ModelKind::bert;
+  Layout first;
+  first.size = kSmall;
+  first.size.kind = is_bert ? Kind::bert : Kind::t5;
+  // Of 12 samples one row's buffers of messages take 12 kB less than the plan's 178 kB,
+  // more than the 5 % that are allowed.
+  if (!is_bert) first.size.samples = 24;
+  std::vector<Layout> rows = {first};
+  // An axis comes behind those that it depends on: without it a row is valid, too.
+  const auto add_axis = [&](auto Layout::*axis, const auto& values) {
+    std::vector<Layout> more;
+    for (Layout row : rows) {
+      for (const auto value : values) {
+        row.*axis = value;
+        if (row.is_valid(most_ranks)) more.push_back(row);
+      }
+    }
+    rows = std::move(more);
+  };
+  using Numbers = std::vector<int>;
+  add_axis(&Layout::tensor, Numbers{1, 2, 4, 8});
+  add_axis(&Layout::sequence, Numbers{0, 1});
+  add_axis(&Layout::data, Numbers{1, 2, 4, 8});
+  add_axis(&Layout::zero, Numbers{0, 1, 2, 3});
+  add_axis(&Layout::small_buckets, Numbers{0, 1});
+  add_axis(&Layout::microbatches, Numbers{1, 3, 4, 6});
+  add_axis(&Layout::pipeline, Numbers{1, 2, 3, 4});
+  add_axis(&Layout::chunks, Numbers{1, 2, 3});
+  add_axis(&Layout::schedule, std::vector{config::PipelineSchedule::one_f_one_b,
+                                          config::PipelineSchedule::zero_bubble,
+                                          config::PipelineSchedule::gpipe});
+  add_axis(&Layout::uneven, Numbers{0, 1, 2, 3});
+  add_axis(&Layout::recompute, Numbers{0, -1, 1, 100});
+  add_axis(&Layout::data_first, Numbers{0, 1});
+  std::uint32_t number = 0;
+  for (Layout& row : rows) {
+    // The high bits: neighbours, which differ in one axis, have unlike ones.
+    const std::uint32_t bits = (number++ * 2654435769u) >> 24;
+    const auto bit = [bits](int i) { return static_cast<int>(bits >> i & 1); };
+    MatrixSize& size = row.size;
+    if (is_bert) {
+      size.kind = bit(0) != 0 ? Kind::bert_post : Kind::bert;
+      size.other_text = bit(1);
+      size.no_pairs = bit(2);
+    } else {
+      size.kind = bit(0) != 0 ? Kind::t5_own_head : Kind::t5;
+      size.no_gate = bit(1);
+    }
+  }
+  return rows;
 }
 
 std::vector<Layout> one_of_each_pipeline(const std::vector<Layout>& all) {

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <set>
@@ -28,24 +30,34 @@
 
 namespace trireme::test {
 
-inline constexpr index_t kSequence = 24;
+inline constexpr index_t kSequence = 24, kDecoderSequence = 16;
 inline constexpr int kSteps = 10;
 
 // The kinds of model that rows train. One only tests have; BERT's has its norms before
 // branches and packed documents, or norms behind sums and padding; T5's a head that is
-// tied to the embedding, or one of its own. Its ReLU is not among them: a unit that is
-// zero within rounding has a gradient in one layout and none in another.
+// tied to the embedding, or one of its own.
 enum class Kind { gpt, encoder_decoder, bert, bert_post, t5, t5_own_head };
+std::string name_of(Kind kind);  // as part of a test's name
 
-// What all rows of a table train.
+// What all rows of a table train, but for the axes that a kind has of its own.
 struct MatrixSize {
   index_t layers, heads, samples;  // of a step
   Kind kind = Kind::gpt;
   index_t head_size = 0;  // other than hidden / heads
+  // BERT's text is packed where its kind has it padded, and the other way round; it has
+  // no pairs of segments. T5's feed-forward block has no gate, but a ReLU.
+  int other_text = 0, no_pairs = 0, no_gate = 0;
+
+  auto operator<=>(const MatrixSize&) const = default;
+  bool is_bert() const { return kind == Kind::bert || kind == Kind::bert_post; }
+  bool is_t5() const { return kind == Kind::t5 || kind == Kind::t5_own_head; }
+  bool has_corner() const { return no_gate != 0; }  // in its activation
 };
-// For many ranks in a tensor group; for many pieces of a pipeline.
+// For many ranks in a tensor group; for many pieces of a pipeline; for both, with fewer
+// of each.
 inline constexpr MatrixSize kWide{.layers = 3, .heads = 24, .samples = 48};
 inline constexpr MatrixSize kDeep{.layers = 10, .heads = 8, .samples = 24};
+inline constexpr MatrixSize kSmall{.layers = 6, .heads = 8, .samples = 12};
 inline constexpr index_t kGlobal = kWide.samples;
 
 inline model::Architecture matrix_model(const MatrixSize& size = kWide) {
@@ -70,25 +82,29 @@ inline model::Architecture matrix_bert(const MatrixSize& size) {
   model.norm_placement =
       is_post ? config::NormPlacement::post : config::NormPlacement::pre;
   model.type_vocab_size = 2;
-  model.binary_head = true;
+  model.binary_head = size.no_pairs == 0;
   model.max_predictions = 5;
-  model.within_documents = !is_post;
+  model.within_documents = is_post == (size.other_text != 0);
   return model;
 }
 
 // Heads that are together wider than the model, and a decoder deeper than the encoder.
+inline constexpr index_t encoder_layers(const MatrixSize& size) {
+  return size.layers / 3;
+}
 inline model::Architecture matrix_t5(const MatrixSize& size) {
   model::Architecture model = matrix_model(size);
   const bool has_own_head = size.kind == Kind::t5_own_head;
   model.kind = model::ModelKind::t5;
-  model.layers = size.layers / 3;
+  model.layers = encoder_layers(size);
   model.decoder_layers = size.layers - model.layers;
-  model.decoder_sequence = kSequence / 2;
+  model.decoder_sequence = kDecoderSequence;
   model.head_size = 2 * model.hidden / model.heads;
   model.norm = model::Norm::rmsnorm;
   model.norm_epsilon = 1e-6;
-  model.activation =
-      has_own_head ? model::Activation::geglu_tanh : model::Activation::geglu;
+  model.activation = size.no_gate != 0 ? model::Activation::relu
+                     : has_own_head    ? model::Activation::geglu_tanh
+                                       : model::Activation::geglu;
   model.position = model::Position::relative;
   model.bias = false;
   model.tie_embeddings = !has_own_head;
@@ -97,20 +113,24 @@ inline model::Architecture matrix_t5(const MatrixSize& size) {
   return model;
 }
 
-inline model::Blueprint matrix_blueprint(const MatrixSize& size) {
+inline model::Architecture matrix_architecture(const MatrixSize& size) {
   switch (size.kind) {
-    case Kind::encoder_decoder:
-      return encoder_decoder(matrix_model(size));
     case Kind::bert:
     case Kind::bert_post:
-      return model::make_blueprint(matrix_bert(size));
+      return matrix_bert(size);
     case Kind::t5:
     case Kind::t5_own_head:
-      return model::make_blueprint(matrix_t5(size));
+      return matrix_t5(size);
     case Kind::gpt:
+    case Kind::encoder_decoder:
       break;
   }
-  return model::make_blueprint(matrix_model(size));
+  return matrix_model(size);
+}
+inline model::Blueprint matrix_blueprint(const MatrixSize& size) {
+  const model::Architecture model = matrix_architecture(size);
+  return size.kind == Kind::encoder_decoder ? encoder_decoder(model)
+                                            : model::make_blueprint(model);
 }
 template <class T = float>
 model::BlockMaker<T> matrix_maker(const MatrixSize& size) {
@@ -130,6 +150,9 @@ struct Tolerances<float> {
   static constexpr double kFirstNorm = 1e-5, kNorm = 1e-4;  // of gradients, relative
   // Of every gradient of the first step: of max(its norm, 1e-4 x the global norm).
   static constexpr double kGradient = 1e-5;
+  // Of a ReLU a unit that is zero within rounding has a gradient in one layout and none
+  // in another, which is one term of many (docs/models.md).
+  static constexpr double kCornerGradient = 1e-3;
   static constexpr double kLogits = 5e-5;  // after the last step, of the largest
   static constexpr double kLossScale = 1.0;
 };
@@ -165,7 +188,9 @@ struct Layout {
   int pipeline = 1;
   int chunks = 1;  // of each stage
   config::PipelineSchedule schedule = config::PipelineSchedule::one_f_one_b;
-  int uneven = 0;     // 1: as many layers as may be on the last piece, 2: on the first
+  // 1: as many layers as may be on the last piece, 2: on the first; 3: an encoder's on
+  // the first, and the decoder's on the others.
+  int uneven = 0;
   int recompute = 0;  // layers of each chunk; -1: selective
   MatrixSize size = kWide;
 
@@ -198,6 +223,10 @@ struct Layout {
       layout.split = step::balanced_split(layout, matrix_blueprint(size), step_shape());
       return layout;
     }
+    if (uneven == 3) {
+      layout.split = split_by_stacks();
+      return layout;
+    }
     layout.split.assign(static_cast<std::size_t>(pipeline * chunks), 1);
     int& most = uneven == 1 ? layout.split.back() : layout.split.front();
     (uneven == 1 ? layout.split.front() : layout.split.back()) = 0;
@@ -210,16 +239,41 @@ struct Layout {
             .bucket_elements = small_buckets != 0 ? 1 : index_t{1} << 22,
             .pipeline = pipeline_layout()};
   }
+  // Where the decoder's layers are not fewer than the pieces behind the first.
+  std::vector<int> split_by_stacks() const {
+    const auto encoder = static_cast<int>(encoder_layers(size));
+    const int decoder = static_cast<int>(size.layers) - encoder;
+    const int pieces = pipeline * chunks - 1;
+    std::vector<int> split = {encoder};
+    for (int i = 0; i < pieces; ++i) {
+      split.push_back(decoder * (i + 1) / pieces - decoder * i / pieces);
+    }
+    return split;
+  }
   std::vector<int> values() const {
-    return {tensor,        sequence,   data,     zero,   microbatches,
-            small_buckets, data_first, pipeline, chunks, static_cast<int>(schedule),
-            uneven,        recompute};
+    std::vector<int> of_all = {
+        tensor,        sequence,   data,     zero,   microbatches,
+        small_buckets, data_first, pipeline, chunks, static_cast<int>(schedule),
+        uneven,        recompute};
+    const auto add = [&](std::initializer_list<int> of_kind) {
+      of_all.push_back(static_cast<int>(size.kind));
+      of_all.insert(of_all.end(), of_kind);
+    };
+    if (size.is_bert()) add({size.other_text, size.no_pairs});
+    if (size.is_t5()) add({size.no_gate});
+    return of_all;
   }
   std::string name() const {
     std::string text = fmt::format(
         "tensor {} sequence {} data {} zero {} micro-batches {} x {}{}{}", tensor,
         sequence, data, zero, microbatches, micro(), small_buckets != 0 ? " buckets" : "",
         data_first != 0 ? " data first" : "");
+    if (size.kind != Kind::gpt) {
+      text = fmt::format("{}{}{}{} {}", name_of(size.kind),
+                         size.other_text != 0 ? ", other text" : "",
+                         size.no_pairs != 0 ? ", no pairs" : "",
+                         size.no_gate != 0 ? ", no gate" : "", text);
+    }
     if (pipeline == 1) return text;
     return text + fmt::format(" pipeline {} x {} {} [{}] recompute {}", pipeline, chunks,
                               config::name_of(schedule),
@@ -233,7 +287,16 @@ struct Layout {
            (ranks() > std::max({tensor, data, pipeline}) || data_first == 0) &&
            (pipeline > 1 || (chunks == 1 && uneven == 0 &&
                              schedule == config::PipelineSchedule::one_f_one_b)) &&
-           pipeline * chunks <= size.layers + 2;
+           pipeline * chunks <= size.layers + 2 && is_valid_for_kind();
+  }
+
+ private:
+  // Positions of each stream are shared out in whole numbers, and there are two stacks.
+  bool is_valid_for_kind() const {
+    if (!size.is_t5()) return uneven < 3 && (sequence == 0 || kSequence % tensor == 0);
+    const bool can_share = kSequence % tensor == 0 && kDecoderSequence % tensor == 0;
+    return (sequence == 0 || can_share) &&
+           (uneven < 3 || pipeline * chunks - 1 <= size.layers - encoder_layers(size));
   }
 };
 
@@ -298,6 +361,10 @@ inline std::vector<Layout> all_pipelines(int most_ranks) {
   }
   return layouts;
 }
+
+// Rows of BERT or T5, with pipelines and without, and of the axes that the kind has of
+// its own: every combination of the others has one of those of its own, in turn.
+std::vector<Layout> all_rows_of(model::ModelKind kind, int most_ranks);
 
 // The first row of each grid, which takes longer to make than a small model.
 inline std::vector<Layout> one_of_each_grid(const std::vector<Layout>& layouts) {
@@ -488,8 +555,8 @@ struct MatrixReference {
   std::vector<double> logits;  // (s, samples, vocabulary) after the last step
 };
 
-// Runs every layout against one rank; failures are the test's.
-void run_layouts(const std::vector<Layout>& layouts);
+// Runs so many steps of every layout against one rank; failures are the test's.
+void run_layouts(const std::vector<Layout>& layouts, int steps = kSteps);
 // Some steps of layouts that compute in 16 bits: as above, but for what a few steps of
 // rounded numbers do not say. Says how far the furthest were apart.
 template <class T>

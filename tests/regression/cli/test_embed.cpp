@@ -5,6 +5,7 @@
 #include "io/hdf5.hpp"
 #include "regression/cli/model_uses.hpp"
 #include "regression/cli/small_checkpoint.hpp"
+#include "support/minilm.hpp"
 
 namespace trireme::test {
 namespace {
@@ -69,6 +70,42 @@ TEST_F(Embed, AsHuggingFaceHasThem) {
       EXPECT_THAT(file.attribute<std::string>("model"), HasSubstr(name));
       EXPECT_THAT(file.attribute<std::string>("tokenizer"), HasSubstr("WordPiece"));
     }
+  }
+}
+
+// A model that somebody has trained, with its own tokenizer: vectors of texts by the
+// program are those of the hidden states that Hugging Face's has.
+TEST_F(Embed, OfATrainedModel) {
+  if (minilm_directory().empty()) GTEST_SKIP() << kNoMiniLm;
+  const RunResult converted =
+      trireme({"convert", minilm_directory(), scratch_ / "minilm"});
+  ASSERT_EQ(converted.status, 0) << converted.err;
+  const io::SafetensorsReader oracle(minilm_fixture("oracle.safetensors").string());
+  const auto lengths = elements<std::int32_t>(oracle.at("lengths"));
+  const auto hidden = elements<float>(oracle.at("hidden"));
+  const auto columns = static_cast<std::size_t>(oracle.at("hidden").shape[1]);
+  std::vector<double> mean, first;
+  std::size_t row = 0;
+  for (const std::int32_t length : lengths) {
+    for (std::size_t j = 0; j < columns; ++j) {
+      double sum = 0.0;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(length); ++i) {
+        sum += static_cast<double>(hidden[(row + i) * columns + j]);
+      }
+      mean.push_back(sum / length);
+      first.push_back(static_cast<double>(hidden[row * columns + j]));
+    }
+    row += static_cast<std::size_t>(length);
+  }
+  for (const auto& [pool, want] : {std::pair{"mean", mean}, std::pair{"cls", first}}) {
+    SCOPED_TRACE(pool);
+    const fs::path out = scratch_ / (std::string(pool) + ".h5");
+    const RunResult result =
+        embed(scratch_ / "minilm",
+              {"--text", minilm_fixture("texts.txt"), "--pool", pool, "--out", out});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_LT(distance(vectors_in(out), want), 2e-5);
+    EXPECT_EQ(io::H5File::open(out).dataset("tokens").read<std::int32_t>(), lengths);
   }
 }
 

@@ -1,0 +1,199 @@
+// What is wrong with decks of BERT and T5 and with their corpora is said in one list,
+// with what to do, before anything is made: vocabularies without the tokens that samples
+// need, corpora without sentences, sequences that are too short, stages without layers,
+// blends without weights, and checkpoints of other tokenizers.
+#include "regression/cli/workplace.hpp"
+
+namespace trireme::test {
+namespace {
+
+std::string tokenizer_fixture(const std::string& name) {
+  return source_file("tests/parity/fixtures/tokenizer/" + name);
+}
+
+class KindsDeckCheck : public Workplace {
+ protected:
+  // One of each for all tests of this executable.
+  static const fs::path& in_pieces() {  // of words, without sentences
+    static const fs::path path = tokenized("pieces.h5", {"uncased"});
+    return path;
+  }
+  static const fs::path& in_sentences() {
+    static const fs::path path =
+        tokenized("sentences.h5", {"uncased", "--sentences", "en"});
+    return path;
+  }
+  static const fs::path& with_sentinels() {
+    static const fs::path path =
+        tokenized("sentinels.h5", {"unigram.model", "--extra-ids", "100"});
+    return path;
+  }
+  // By a tokenizer of the fixtures, with other options.
+  static fs::path tokenized(const std::string& name,
+                            const std::vector<std::string>& tokenizer) {
+    static const Scratch place;
+    const fs::path path = place.path() / name;
+    std::vector<std::string> arguments = {"tokenize",
+                                          "--documents",
+                                          "blank-line",
+                                          "--out",
+                                          path,
+                                          "--tokenizer",
+                                          tokenizer_fixture(tokenizer.at(0))};
+    arguments.insert(arguments.end(), tokenizer.begin() + 1, tokenizer.end());
+    arguments.push_back(tokenizer_fixture("sample.txt"));
+    const RunResult result = trireme(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return path;
+  }
+
+  RunResult train_kind(const std::string& kind, const fs::path& corpus,
+                       const std::vector<std::string>& overrides = {},
+                       const std::vector<std::string>& options = {},
+                       int ranks = 0) const {
+    const fs::path deck = scratch_ / (kind + ".yaml");
+    spill(deck, "model: {kind: " + kind +
+                    ", layers: 2, hidden: 32, heads: 4, sequence: 32}\n"
+                    "data: {train: " +
+                    corpus.string() +
+                    "}\n"
+                    "batch: {micro: 2, global: 4}\n"
+                    "run: {steps: 2, dir: " +
+                    run_dir().string() + "}\n");
+    std::vector<std::string> arguments = {"train", deck};
+    for (const std::string& text : overrides) {
+      arguments.insert(arguments.end(), {"--set", text});
+    }
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return ranks == 0 ? trireme(arguments) : trireme_on_ranks(ranks, arguments);
+  }
+  // Before any work: there is no run.
+  void expect_no_run(const RunResult& result,
+                     const std::vector<std::string>& parts) const {
+    expect_refusal(result, parts);
+    EXPECT_FALSE(fs::exists(run_dir()));
+  }
+};
+
+TEST_F(KindsDeckCheck, VocabularyWithoutTheSpecialTokens) {
+  const std::vector<std::string> alone = {"model.binary_head=false"};
+  expect_no_run(train_kind("bert", corpus(), alone),
+                {"1 error", "data.train: " + corpus().string(),
+                 "its tokenizer (byte-level BPE) has no [PAD], no [CLS], no [SEP], no "
+                 "[MASK], which the samples of a bert model are made with",
+                 "trireme tokenize --tokenizer vocab.txt",
+                 "a corpus of which samples of a bert model can be made"});
+  // A corpus of one kind for the other.
+  expect_no_run(train_kind("bert", with_sentinels(), alone),
+                {"SentencePiece", "has no [CLS], no [SEP], no [MASK]"});
+  expect_no_run(train_kind("t5", in_pieces()),
+                {"1 error",
+                 "has no sentinels, which the samples of a t5 model are made "
+                 "with: make the corpus with T5's tokenizer"});
+  expect_no_run(train_kind("t5", corpus()), {"lacks a token for padding"});
+  const fs::path few = tokenized("few.h5", {"unigram.model", "--extra-ids", "2"});
+  expect_no_run(train_kind("t5", few, {"model.sequence=64"}),
+                {"few.h5",
+                 "a source of 64 (model.sequence) has 3 spans, and the "
+                 "tokenizer 2 sentinels"});
+}
+
+TEST_F(KindsDeckCheck, CorpusWithoutSentencesForPairs) {
+  for (const std::string pairs : {"order", "next"}) {
+    expect_no_run(
+        train_kind("bert", in_pieces(), {"data.pairs=" + pairs}),
+        {"1 error", "data.train: " + in_pieces().string(),
+         "has no sentences, and data.pairs: " + pairs + " makes pairs of segments",
+         "make it again with `trireme tokenize --sentences LANGUAGE`, or set data.pairs: "
+         "none and model.binary_head: false"});
+  }
+  // Both corpora are to have them, and both are named.
+  expect_no_run(train_kind("bert", in_pieces(),
+                           {"data.validation={book: " + in_pieces().string() + "}"}),
+                {"2 errors", "data.train", "data.validation.book"});
+  expect_no_run(train_kind("bert", in_sentences(),
+                           {"data.validation={book: " + in_pieces().string() + "}"}),
+                {"1 error", "data.validation.book: " + in_pieces().string()});
+}
+
+TEST_F(KindsDeckCheck, SequenceShorterThanTheSpecialTokens) {
+  expect_no_run(train_kind("bert", in_sentences(), {"model.sequence=4"}),
+                {"1 error", "model.sequence: 4",
+                 "is too short for [CLS] token [SEP] token [SEP]", "model.sequence: 5"});
+  expect_no_run(
+      train_kind("bert", in_pieces(), {"model.sequence=2", "model.binary_head=false"}),
+      {"1 error", "is too short for [CLS] token [SEP]", "model.sequence: 3"});
+  expect_no_run(train_kind("t5", with_sentinels(), {"model.sequence=2"}),
+                {"1 error", "is too short for a token, a sentinel and the end",
+                 "model.sequence: 3"});
+  expect_no_run(train_kind("t5", with_sentinels(), {"model.decoder_sequence=4"}),
+                {"1 error", "model.decoder_sequence: 4",
+                 "is too short for what the "
+                 "corruption makes"});
+  // Longer than all of the corpus.
+  expect_no_run(train_kind("bert", in_sentences(), {"model.sequence=1000000"}),
+                {"1 error", "data.train", "room for one sample in each part"});
+  expect_no_run(train_kind("t5", with_sentinels(), {"model.sequence=1000000"}),
+                {"1 error", "data.train"});
+}
+
+TEST_F(KindsDeckCheck, SplitThatLeavesAStageEmpty) {
+  const std::vector<std::string> all = {"parallel.pipeline=4", "parallel.split=4"};
+  const std::vector<std::string> parts = {
+      "1 error", "parallel.split: 4",
+      "leaves no chunk for the decoder; there are pipeline 4 × virtual_pipeline 1 = 4 "
+      "chunks",
+      "parallel.split: 3"};
+  expect_no_run(train_kind("t5", with_sentinels(), all, {}, 4), parts);
+  expect_no_run(train_kind("t5", with_sentinels(), all, {"--dry-run", "--ranks", "4"}),
+                parts);
+  expect_no_run(
+      train_kind("t5", with_sentinels(),
+                 {"model.decoder_layers=1", "parallel.pipeline=4", "parallel.split=1"},
+                 {"--dry-run", "--ranks", "4"}),
+      {"1 error",
+       "gives the decoder 3 chunks for 1 layer: one would have nothing at all in it",
+       "parallel.split: 2"});
+  expect_no_run(train_kind("bert", in_sentences(), {"parallel.split=1"}),
+                {"1 error", "is a key of t5, and model.kind is bert"});
+}
+
+TEST_F(KindsDeckCheck, BlendsWithZeroOrMissingWeights) {
+  const std::string first = "[{path: " + in_sentences().string() + ", weight: ";
+  const std::string second = "{path: " + in_sentences().string();
+  expect_no_run(train_kind("bert", in_sentences(),
+                           {"data.train=" + first + "2}, " + second + ", weight: 0}]"}),
+                {"1 error", "data.train",
+                 "weight: 0 is too small; a corpus of which no sample is "
+                 "wanted is left out of the list"});
+  expect_no_run(train_kind("bert", in_sentences(),
+                           {"data.train=" + first + "2}, " + second + "}]"}),
+                {"1 error", "data.train", "has 2 corpora and 1 weight: none for",
+                 "all have one, or none has for equal shares"});
+}
+
+TEST_F(KindsDeckCheck, CorpusOfAnotherTokenizerThanTheCheckpoints) {
+  const fs::path cased = tokenized("cased.h5", {"cased.json", "--sentences", "en"});
+  const fs::path other = tokenized("other.h5", {"unigram.model", "--extra-ids", "90"});
+  for (const auto& [kind, its, foreign] :
+       {std::tuple{"bert", in_sentences(), cased}, {"t5", with_sentinels(), other}}) {
+    SCOPED_TRACE(kind);
+    fs::remove_all(run_dir());
+    const RunResult trained = train_kind(kind, its);
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const std::vector<std::string> from = {"--init-from", run_dir(), "--run-dir",
+                                           scratch_ / "branch"};
+    expect_refusal(train_kind(kind, foreign, {}, from),
+                   {"1 error", "--init-from", "another tokenizer"});
+    EXPECT_FALSE(fs::exists(scratch_ / "branch"));
+    expect_refusal(train_kind(kind, foreign, {"run.steps=4"}, {"--resume", "auto"}),
+                   {"1 error", "the checkpoint has ", "it defines the run"});
+    // Two corpora of one deck.
+    expect_refusal(
+        train_kind(kind, its, {"data.validation={book: " + foreign.string() + "}"}, from),
+        {"1 error", "was not made with the tokenizer of '" + its.string()});
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test
