@@ -69,10 +69,14 @@ impl::Product product_of(Transpose transpose_a, Transpose transpose_b,
           shape.k,     leading(a),  leading(b), leading(c)};
 }
 
-// What a queue keeps for products of float.
+// What a queue keeps for products of float, so that a step allocates nothing for them:
+// the parts of threads, and the blocks that a pass follows.
 struct FloatState final : LibraryState {
-  impl::ProductParts parts;
+  impl::ProductParts parts, blocks;
 };
+FloatState& float_state(const Exec& exec) {
+  return exec.library<FloatState>([] { return std::make_unique<FloatState>(); });
+}
 
 dnnl_status_t part_of_product(const impl::Product& p, const impl::PartOfC& part,
                               const float* a, const float* b, float* c) {
@@ -90,10 +94,8 @@ dnnl_status_t part_of_product(const impl::Product& p, const impl::PartOfC& part,
 // times as long as in two parts of ours; where its own cut is good, both take as long.
 void library_product(const Exec& exec, const impl::Product& p, const float* a,
                      const float* b, float* c) {
-  FloatState& state =
-      exec.library<FloatState>([] { return std::make_unique<FloatState>(); });
   const std::vector<impl::PartOfC>& parts =
-      state.parts.of(p, [](const impl::Product& product) {
+      float_state(exec).parts.of(p, [](const impl::Product& product) {
         return impl::float_parts(product, impl::thread_count());
       });
   dnnl_status_t status = dnnl_success;
@@ -192,10 +194,12 @@ void forward_in_blocks(const Exec& exec, const impl::Product& all,
                        const View2<const float>& x, const View2<const float>& weight,
                        const Epilogue<float>& epilogue, const View2<float>& y) {
   using Range = std::pair<index_t, index_t>;
-  for (const impl::PartOfC& block :
-       impl::parts_of_tiles(all, impl::kFloatTileRows, impl::kFloatTileColumns,
-                            impl::ceil_divide(all.m, kBlockRows),
-                            impl::ceil_divide(all.n, kBlockColumns))) {
+  const auto cut = [](const impl::Product& product) {
+    return impl::parts_of_tiles(product, impl::kFloatTileRows, impl::kFloatTileColumns,
+                                impl::ceil_divide(product.m, kBlockRows),
+                                impl::ceil_divide(product.n, kBlockColumns));
+  };
+  for (const impl::PartOfC& block : float_state(exec).blocks.of(all, cut)) {
     const Range across(block.row, block.row_end), along(block.column, block.column_end);
     const auto part = [&]<class View>(const View& matrix) -> View {
       if (matrix.extent(0) == 0) return matrix;
