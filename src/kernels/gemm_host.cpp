@@ -1,8 +1,10 @@
 // kernels/gemm_host.cpp — gemm on host cores: oneDNN for float (its threads are the
 // OpenMP pool that Kokkos uses, so no second pool competes for the cores), Kokkos Kernels
-// for double; impl/narrow_gemm.hpp for 16-bit types. What follows a product of float is
-// done block by block of its result, because the library can add a bias but cannot keep
-// what the activation took; a product of our own, fused with it, took 4 % more time.
+// for double; impl/narrow_gemm.hpp for 16-bit types. What follows a product of the
+// library is done block by block of its result, because the library can add a bias but
+// cannot keep what the activation took; a product of our own, fused with it, took 4 %
+// more time. A product and what follows are one kernel on every processor, so that plans
+// are the same.
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <KokkosBlas3_gemm.hpp>
@@ -190,9 +192,11 @@ namespace {
 // long as in one go.
 constexpr index_t kBlockRows = 1024, kBlockColumns = 768;
 
+template <class T, class Multiply>
 void forward_in_blocks(const Exec& exec, const impl::Product& all,
-                       const View2<const float>& x, const View2<const float>& weight,
-                       const Epilogue<float>& epilogue, const View2<float>& y) {
+                       const View2<const T>& x, const View2<const T>& weight,
+                       const Epilogue<T>& epilogue, const View2<T>& y,
+                       const Multiply& multiply) {
   using Range = std::pair<index_t, index_t>;
   const auto cut = [](const impl::Product& product) {
     return impl::parts_of_tiles(product, impl::kFloatTileRows, impl::kFloatTileColumns,
@@ -205,20 +209,20 @@ void forward_in_blocks(const Exec& exec, const impl::Product& all,
       if (matrix.extent(0) == 0) return matrix;
       return Kokkos::subview(matrix, across, along);
     };
-    Epilogue<float> rest{.residual = part(epilogue.residual),
-                         .activation = epilogue.activation,
-                         .pre_activation = part(epilogue.pre_activation)};
+    Epilogue<T> rest{.residual = part(epilogue.residual),
+                     .activation = epilogue.activation,
+                     .pre_activation = part(epilogue.pre_activation)};
     if (epilogue.bias.extent(0) > 0) rest.bias = Kokkos::subview(epilogue.bias, along);
-    forward_in_two_passes<float>(
+    forward_in_two_passes<T>(
         exec, rest, part(y),
-        [&](Accumulate accumulate, const View2<float>& z) {
+        [&](Accumulate accumulate, const View2<T>& z) {
           impl::Product product = all;
           product.m = block.rows();
           product.n = block.columns();
           product.ldc = static_cast<index_t>(z.stride(0));
           product.accumulate = accumulate;
-          library_product(exec, product, x.data() + block.row * all.lda,
-                          weight.data() + block.column * all.ldb, z.data());
+          multiply(product, x.data() + block.row * all.lda,
+                   weight.data() + block.column * all.ldb, z.data());
         },
         PassOf::product);
   }
@@ -234,12 +238,7 @@ void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& 
     const GemmShape shape = gemm_shape(Transpose::no, Transpose::yes, x, weight.rows, y);
     const impl::Product product = product_of(Transpose::no, Transpose::yes,
                                              Accumulate::no, shape, x, weight.rows, y);
-    bool is_fused =
-        shape.m > kFewRows && shape.n > 0 && shape.k > 0 && !is_empty(epilogue);
-    if constexpr (!std::is_same_v<T, float>) {
-      is_fused = is_fused && impl::fuses_forward<T>(exec, product);
-    }
-    if (is_fused) {
+    if (shape.m > kFewRows && shape.n > 0 && shape.k > 0 && !is_empty(epilogue)) {
       const Kernel kernel = fused_kernel(shape, x, weight, epilogue, y);
       if (impl::only_counts_product(
               exec, kernel, impl::forward_shape(shape, x, weight.rows, epilogue, y))) {
@@ -247,9 +246,17 @@ void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& 
       }
       LibraryCall call(exec, kernel);
       if constexpr (std::is_same_v<T, float>) {
-        forward_in_blocks(exec, product, x, weight.rows, epilogue, y);
-      } else {
+        forward_in_blocks<T>(exec, product, x, weight.rows, epilogue, y,
+                             [&](const impl::Product& block, const T* a, const T* b,
+                                 T* c) { library_product(exec, block, a, b, c); });
+      } else if (impl::fuses_forward<T>(exec, product)) {
         impl::fused_forward<T>(exec, product, x, weight.rows, epilogue, y);
+      } else {
+        forward_in_blocks<T>(
+            exec, product, x, weight.rows, epilogue, y,
+            [&](const impl::Product& block, const T* a, const T* b, T* c) {
+              impl::narrow_product<T, T>(exec, block, a, b, c);
+            });
       }
       call.finish();
       return;
