@@ -69,12 +69,13 @@ TEST_F(WithoutKokkos, WhatComputesHasIt) {
 TEST_F(WithoutKokkos, ThreadsArePlannedThatARunHas) {
   const fs::path file = scratch_ / "dry.json";
   for (const int threads : {1, 2}) {
-    output_of(
-        {"train", deck(), "--dry-run", "--set", "precision.compute=bf16", "--json", file},
-        threads);
+    // Widened products keep memory for each thread; others may keep none.
+    const std::string type = "precision.compute=bf16", way = "precision.gemm=widened";
+    output_of({"train", deck(), "--dry-run", "--set", type, "--set", way, "--json", file},
+              threads);
     const json planned = json::parse(slurp(file))["memory"]["stages"][0]["products"];
     fs::remove_all(run_dir());
-    output_of({"train", deck(), "--set", "precision.compute=bf16"}, threads);
+    output_of({"train", deck(), "--set", type, "--set", way}, threads);
     const json report = json::parse(slurp(run_dir() / "report.json"));
     EXPECT_EQ(report["this_start"]["memory"]["products"]["bytes_planned"], planned)
         << threads;
