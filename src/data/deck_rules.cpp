@@ -25,15 +25,9 @@ auto of_tokenizer(const Corpus& corpus, const Make& make) {
   }
 }
 
-struct Sentinels {
-  TokenId first;
-  index_t count;
-};
-
 std::optional<TokenId> sentinel_id(const Tokenizer& tokenizer, index_t number) {
   const auto& added = tokenizer.added_tokens();
-  const auto found =
-      std::ranges::find(added, fmt::format("<extra_id_{}>", number), &AddedToken::text);
+  const auto found = std::ranges::find(added, sentinel_text(number), &AddedToken::text);
   if (found == added.end()) return std::nullopt;
   return found->id;
 }

@@ -28,10 +28,6 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kMostSentinels = 100'000;
 
-std::string sentinel_text(std::int64_t number) {
-  return fmt::format("<extra_id_{}>", number);
-}
-
 [[noreturn]] void refuse_config(const std::string& what, const std::string& fix) {
   throw InputError(
       fmt::format("tokenizer file '{}': {}. {}", kTokenizerConfig, what, fix));
@@ -54,7 +50,7 @@ std::optional<std::int64_t> count_of_config(const Json& config) {
   }
   const Json listed = value_or(config, "additional_special_tokens", Json::array());
   const auto sentinels = std::ranges::count_if(listed, [](const Json& entry) {
-    return token_text(entry).starts_with("<extra_id_");
+    return token_text(entry).starts_with(kSentinelBegin);
   });
   if (sentinels > 0) return sentinels;
   const auto name = value_or<std::string>(config, "tokenizer_class", "");

@@ -92,11 +92,14 @@ TokenId Tokenizer::special(Special special) const {
                   alternatives(texts)));
 }
 
+std::string sentinel_text(std::int64_t number) {
+  return fmt::format("{}{}>", kSentinelBegin, number);
+}
+
 Sentinels Tokenizer::sentinels() const {
   Sentinels found;
   for (std::int64_t i = 0;; ++i) {
-    const auto token =
-        std::ranges::find(added_, fmt::format("<extra_id_{}>", i), &AddedToken::text);
+    const auto token = std::ranges::find(added_, sentinel_text(i), &AddedToken::text);
     if (token == added_.end()) return found;
     if (i == 0) found.first = token->id;
     TRIREME_REQUIRE_INPUT(

@@ -42,6 +42,8 @@ struct Sentinels {
   TokenId first = 0;
   std::int64_t count = 0;
 };
+inline constexpr std::string_view kSentinelBegin = "<extra_id_";
+std::string sentinel_text(std::int64_t number);
 
 class Tokenizer {
  public:

@@ -36,10 +36,7 @@ std::vector<std::int32_t> TextFramer::frame(std::string_view text) {
   encoder_->encode(text, ids);
   std::vector<std::int32_t> framed = {classify_};
   for (const data::TokenId id : ids) {
-    TRIREME_REQUIRE_INPUT(id < model_.deck.model.vocab,
-                          "a text has the token {}, but this model's vocabulary has {}: "
-                          "is this the model's own tokenizer?",
-                          id, format_plural(model_.deck.model.vocab, "word"));
+    model_.require_known(id);
     framed.push_back(static_cast<std::int32_t>(id));
   }
   framed.push_back(separate_);

@@ -1,4 +1,10 @@
 // inference/model_loader.cpp — see model_loader.hpp.
+//
+// A model is used as the run that wrote it computed, because another type or other
+// products round otherwise, and what was measured would not be what was trained; who
+// wants that says so by an override. What only trains (optimizer, schedule, corpora) is
+// not looked at: a converted model has none of it. That a tokenizer is the model's own
+// can be checked by its size alone, so texts are held against the table of words, too.
 #include "inference/model_loader.hpp"
 
 #include <algorithm>
@@ -6,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "base/words.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/reader.hpp"
@@ -114,6 +121,13 @@ const data::Tokenizer& LoadedModel::tokenizer_of_texts() const {
                         "and convert that directory again",
                         path.string());
   return *tokenizer;
+}
+
+void LoadedModel::require_known(data::TokenId id) const {
+  TRIREME_REQUIRE_INPUT(id < deck.model.vocab,
+                        "a text has the token {}, but this model's vocabulary has {}: "
+                        "is this the model's own tokenizer?",
+                        id, format_plural(deck.model.vocab, "word"));
 }
 
 LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, Log& log,

@@ -46,6 +46,8 @@ struct LoadedModel {
   index_t usable_vocabulary() const;
   // Of who reads texts. InputError where there is none.
   const data::Tokenizer& tokenizer_of_texts() const;
+  // InputError where a text's token has no row in the model's table of words.
+  void require_known(data::TokenId id) const;
 };
 
 // `path`: a run directory, its `checkpoints`, one step_* directory or `latest`; of

@@ -21,19 +21,13 @@ namespace trireme::inference {
 
 namespace {
 
-constexpr std::string_view kSentinel = "<extra_id_";
-
 // The end of the sentinel that begins there; npos: none does.
 std::size_t end_of_sentinel(std::string_view text, std::size_t begin) {
-  const std::size_t number = begin + kSentinel.size();
+  const std::size_t number = begin + data::kSentinelBegin.size();
   const std::size_t end = text.find_first_not_of("0123456789", number);
   const bool is_sentinel =
       end != std::string_view::npos && end > number && text[end] == '>';
   return is_sentinel ? end + 1 : std::string_view::npos;
-}
-
-std::string sentinel_name(index_t number) {
-  return fmt::format("{}{}>", kSentinel, number);
 }
 
 }  // namespace
@@ -44,7 +38,7 @@ SpanFiller::SpanFiller(const LoadedModel& model)
       sentinels_.count > 0 && sentinels_.first < model.deck.model.vocab,
       "the tokenizer of checkpoint '{}' ({}) has no sentinels, {} and so on, among the "
       "model's {}: convert the model with its own tokenizer",
-      model.path.string(), model.tokenizer->model().description(), sentinel_name(0),
+      model.path.string(), model.tokenizer->model().description(), data::sentinel_text(0),
       format_plural(model.deck.model.vocab, "word"));
   TRIREME_REQUIRE_INPUT(model.end_of_document,
                         "the tokenizer of checkpoint '{}' ({}) has no </s> among the "
@@ -64,24 +58,25 @@ data::TokenId SpanFiller::sentinel(index_t number) const {
 
 std::vector<SpanFiller::Place> SpanFiller::places_in(std::string_view text) const {
   std::vector<Place> places;
-  for (std::size_t at = text.find(kSentinel); at != std::string_view::npos;) {
+  for (std::size_t at = text.find(data::kSentinelBegin); at != std::string_view::npos;) {
     const std::size_t end = end_of_sentinel(text, at);
     const bool is_sentinel = end != std::string_view::npos;
     if (is_sentinel) {
       const std::string_view found = text.substr(at, end - at);
-      const std::string wanted = sentinel_name(std::ssize(places));
+      const std::string wanted = data::sentinel_text(std::ssize(places));
       TRIREME_REQUIRE_INPUT(found == wanted,
                             "'{}' has {} where {} is to be: number the gaps in the order "
                             "of the text, each once, from {} on",
-                            text, found, wanted, sentinel_name(0));
+                            text, found, wanted, data::sentinel_text(0));
       places.push_back({at, end});
     }
-    at = text.find(kSentinel, is_sentinel ? end : at + 1);
+    at = text.find(data::kSentinelBegin, is_sentinel ? end : at + 1);
   }
   TRIREME_REQUIRE_INPUT(!places.empty(),
                         "'{}' has no {}: write it for what is missing, as in \"the {} of "
                         "God\", and {} for the next gap",
-                        text, sentinel_name(0), sentinel_name(0), sentinel_name(1));
+                        text, data::sentinel_text(0), data::sentinel_text(0),
+                        data::sentinel_text(1));
   // Each is written with a position before the first.
   const index_t most = std::min<index_t>(sentinels_.count, decoder_->context() - 1);
   TRIREME_REQUIRE_INPUT(std::ssize(places) <= most,
@@ -95,12 +90,7 @@ std::vector<SpanFiller::Place> SpanFiller::places_in(std::string_view text) cons
 
 std::vector<data::TokenId> SpanFiller::source_of(std::string_view text) const {
   std::vector<data::TokenId> source = model_.tokenizer->encode(text);
-  for (const data::TokenId id : source) {
-    TRIREME_REQUIRE_INPUT(id < model_.deck.model.vocab,
-                          "a text has the token {}, but this model's vocabulary has {}: "
-                          "is this the model's own tokenizer?",
-                          id, format_plural(model_.deck.model.vocab, "word"));
-  }
+  for (const data::TokenId id : source) model_.require_known(id);
   source.push_back(end_);
   const index_t longest = decoder_->source_context(), length = std::ssize(source);
   TRIREME_REQUIRE_INPUT(length <= longest,
@@ -152,7 +142,7 @@ FilledGap SpanFiller::write(index_t number, index_t room) {
     bytes += model_.tokenizer->bytes_of(next.id);
     next = next_behind(next.id);
   }
-  FilledGap gap{.name = sentinel_name(number), .is_cut = !ends_span(next.id)};
+  FilledGap gap{.name = data::sentinel_text(number), .is_cut = !ends_span(next.id)};
   if (!gap.is_cut) span.probability *= next.probability;
   append_repaired(bytes, span.text);
   gap.fillings.push_back(std::move(span));
