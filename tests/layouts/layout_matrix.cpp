@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <optional>
@@ -227,24 +228,24 @@ void check_messages(const MatrixRunOf<T>& run) {
   }
 }
 
-// What matrix products keep for themselves.
-std::uint64_t bytes_of_products(const AllocatedBytes& allocated) {
+std::uint64_t bytes_labelled(const AllocatedBytes& allocated,
+                             std::initializer_list<std::string_view> labels) {
   std::uint64_t sum = 0;
   for (const auto& [label, bytes] : allocated.bytes) {
-    const bool is_kept = label == "packed operands" || label == "cublaslt workspace";
-    if (is_kept) sum += bytes;
+    if (std::ranges::find(labels, label) != labels.end()) sum += bytes;
   }
   return sum;
+}
+
+// What matrix products keep for themselves.
+std::uint64_t bytes_of_products(const AllocatedBytes& allocated) {
+  return bytes_labelled(allocated, {"packed operands", "cublaslt workspace"});
 }
 
 // What Kokkos keeps for teams of threads: the first run that a process has allocates it,
 // on whichever ranks that is.
 std::uint64_t bytes_of_teams(const AllocatedBytes& allocated) {
-  std::uint64_t sum = 0;
-  for (const auto& [label, bytes] : allocated.bytes) {
-    if (label == "Kokkos::OpenMP::scratch_mem") sum += bytes;
-  }
-  return sum;
+  return bytes_labelled(allocated, {"Kokkos::OpenMP::scratch_mem"});
 }
 
 // Within 5 %: each category as it came to be, and all that Kokkos allocated (with what
