@@ -19,58 +19,42 @@ struct Layer {
 };
 
 template <class T>
-void linear_forward(benchmark::State& state) {
+void forward_with(benchmark::State& state, const kernels::Epilogue<T>& epilogue) {
   const auto [in, out, flops] = Layer(state);
   const auto x = normals<T>("x", kRows, in), w = normals<T>("w", out, in),
              y = normals<T>("y", kRows, out);
   run_compute_bound<T>(state, flops, [&](const Exec& exec) {
     kernels::linear_forward<T>(exec, matrix(x, kRows, in),
-                               kernels::WeightOperand<T>(matrix(w, out, in)),
+                               kernels::WeightOperand<T>(matrix(w, out, in)), epilogue,
                                matrix(y, kRows, out));
   });
+}
+
+template <class T>
+void linear_forward(benchmark::State& state) {
+  forward_with<T>(state, {});
 }
 
 template <class T>
 void linear_forward_bias_gelu(benchmark::State& state) {
-  const auto [in, out, flops] = Layer(state);
-  const auto x = normals<T>("x", kRows, in), w = normals<T>("w", out, in),
-             y = normals<T>("y", kRows, out), z = normals<T>("z", kRows, out),
-             bias = normals<T>("b", 1, out);
-  run_compute_bound<T>(state, flops, [&](const Exec& exec) {
-    kernels::linear_forward<T>(exec, matrix(x, kRows, in),
-                               kernels::WeightOperand<T>(matrix(w, out, in)),
-                               {.bias = vector(bias),
-                                .activation = kernels::Activation::gelu_tanh,
-                                .pre_activation = matrix(z, kRows, out)},
-                               matrix(y, kRows, out));
-  });
+  const index_t out = Layer(state).out;
+  const auto z = normals<T>("z", kRows, out), bias = normals<T>("b", 1, out);
+  forward_with<T>(state, {.bias = vector(bias),
+                          .activation = kernels::Activation::gelu_tanh,
+                          .pre_activation = matrix(z, kRows, out)});
 }
 
-// Of T5: no bias.
+// Of T5: no bias, and the activation alone is kept.
 template <class T>
 void linear_forward_relu(benchmark::State& state) {
-  const auto [in, out, flops] = Layer(state);
-  const auto x = normals<T>("x", kRows, in), w = normals<T>("w", out, in),
-             y = normals<T>("y", kRows, out), z = normals<T>("z", kRows, out);
-  run_compute_bound<T>(state, flops, [&](const Exec& exec) {
-    kernels::linear_forward<T>(exec, matrix(x, kRows, in),
-                               kernels::WeightOperand<T>(matrix(w, out, in)),
-                               {.activation = kernels::Activation::relu,
-                                .pre_activation = matrix(z, kRows, out)},
-                               matrix(y, kRows, out));
-  });
+  forward_with<T>(state, {.activation = kernels::Activation::relu});
 }
 
 template <class T>
 void linear_forward_residual(benchmark::State& state) {
-  const auto [in, out, flops] = Layer(state);
-  const auto x = normals<T>("x", kRows, in), w = normals<T>("w", out, in),
-             y = normals<T>("y", kRows, out), residual = normals<T>("r", kRows, out);
-  run_compute_bound<T>(state, flops, [&](const Exec& exec) {
-    kernels::linear_forward<T>(
-        exec, matrix(x, kRows, in), kernels::WeightOperand<T>(matrix(w, out, in)),
-        {.residual = matrix(residual, kRows, out)}, matrix(y, kRows, out));
-  });
+  const index_t out = Layer(state).out;
+  const auto residual = normals<T>("r", kRows, out);
+  forward_with<T>(state, {.residual = matrix(residual, kRows, out)});
 }
 
 template <class T>

@@ -18,19 +18,24 @@ from gpt2_step import build_model, build_optimizer  # noqa: E402
 COMPILED_AS_A_WHOLE = 24
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--micro", type=int, default=16, help="sequences of a forward pass")
+def add_arguments(parser, sequence):
+    """Those of every peer on a GPU; `sequence`: the usual length."""
+    parser.add_argument("--micro", type=int, default=16, help="samples of a forward pass")
     parser.add_argument("--accumulate", type=int, default=4, help="passes of a step")
-    parser.add_argument("--sequence", type=int, default=1024)
+    parser.add_argument("--sequence", type=int, default=sequence)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--hidden", type=int, default=768)
     parser.add_argument("--heads", type=int, default=12)
-    parser.add_argument("--vocab", type=int, default=50304, help="padded")
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("--steps", type=int, default=5)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add_arguments(parser, sequence=1024)
+    parser.add_argument("--vocab", type=int, default=50304, help="padded")
     arguments = parser.parse_args()
     arguments.optimizer = "fused"
     return arguments

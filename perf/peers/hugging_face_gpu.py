@@ -15,7 +15,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import bert_step  # noqa: E402
 import t5_step  # noqa: E402
-from gpt2_step_gpu import load_torch, run_steps  # noqa: E402
+from gpt2_step_gpu import add_arguments, load_torch, run_steps  # noqa: E402
 from samples import batches_of  # noqa: E402
 
 KINDS = {"bert": bert_step, "t5": t5_step}
@@ -26,17 +26,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("kind", choices=list(KINDS))
     parser.add_argument("--samples", required=True, help="what trireme_samples printed")
-    parser.add_argument("--micro", type=int, default=16, help="samples of a forward pass")
-    parser.add_argument("--accumulate", type=int, default=4, help="passes of a step")
-    parser.add_argument("--sequence", type=int, default=512)
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--hidden", type=int, default=768)
-    parser.add_argument("--heads", type=int, default=12)
+    add_arguments(parser, sequence=512)
     parser.add_argument("--head-size", type=int, default=64)
-    parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--warmup", type=int, default=2)
-    parser.add_argument("--serve", action="store_true")
-    parser.add_argument("--steps", type=int, default=5)
     arguments = parser.parse_args()
     arguments.vocab = VOCABULARIES[arguments.kind]
     arguments.optimizer, arguments.attention, arguments.gathered = "fused", "sdpa", False
