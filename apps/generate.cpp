@@ -183,7 +183,7 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
       {},
       decoded.has_source()};
   work.requests = inference::make_requests(work.prompts, options.samples, decoded,
-                                           model.end_of_document);
+                                           model.end_of_document, model.first_word);
   const bool streams = options.format != "jsonl" && options.out.empty() &&
                        world.size() == 1 && options.samples == 1;
   inference::Generator generator(model.replica->make_decoder(

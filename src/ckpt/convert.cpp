@@ -11,11 +11,11 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
-#include "base/words.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/initial_values.hpp"
 #include "ckpt/reader.hpp"
 #include "ckpt/save.hpp"
+#include "ckpt/special_token.hpp"
 #include "comm/self_communicator.hpp"
 #include "config/key_table.hpp"
 #include "config/load.hpp"
@@ -25,10 +25,6 @@
 namespace trireme::ckpt {
 
 namespace {
-
-// Attributes of a checkpoint's tokenizer.
-constexpr const char* kEndOfDocument = "end_of_document";
-constexpr const char* kPadding = "padding";
 
 // "out/" names out.
 io::Path bare(const io::Path& path) {
@@ -73,30 +69,22 @@ TrainingState state_of(const HuggingFaceModel& model, const std::string& name) {
   state.data_seed = deck.data.seed;
   state.deck = config::resolved_text(deck);
   state.tokenizer = model.tokenizer_files();
-  const auto keep = [&](const char* name, const std::optional<index_t>& id) {
-    if (id) state.tokenizer_attributes[name] = std::to_string(*id);
+  const auto keep = [&](data::Special special, const std::optional<index_t>& id) {
+    if (id) state.tokenizer_attributes[attribute_of(special)] = std::to_string(*id);
   };
-  keep(kEndOfDocument, model.config().end_of_text);
-  keep(kPadding, model.config().padding);
+  keep(data::Special::end_of_document, model.config().end_of_text);
+  keep(data::Special::padding, model.config().padding);
   return state;
 }
 
-// A token that has a part in training, as the checkpoint says or else its tokenizer.
-std::optional<index_t> special_token(const TrainingState& state, const char* name,
-                                     data::Special special, index_t vocab) {
-  std::optional<index_t> id;
-  const auto it = state.tokenizer_attributes.find(name);
-  if (it != state.tokenizer_attributes.end()) {
-    id = number_in<index_t>(it->second);
-  } else if (!state.tokenizer.empty()) {
-    try {
-      id = data::Tokenizer::from_files(state.tokenizer).find_special(special);
-    } catch (const InputError&) {
-      // The files are no tokenizer, so that no token is known.
-    }
+// The checkpoint's tokenizer; none where it has none, or its files are none.
+std::optional<data::Tokenizer> tokenizer_of(const TrainingState& state) {
+  if (state.tokenizer.empty()) return std::nullopt;
+  try {
+    return data::Tokenizer::from_files(state.tokenizer);
+  } catch (const InputError&) {
+    return std::nullopt;
   }
-  if (id && (*id < 0 || *id >= vocab)) id.reset();
-  return id;
 }
 
 ForeignConfig config_of(const CheckpointReader& reader) {
@@ -105,9 +93,14 @@ ForeignConfig config_of(const CheckpointReader& reader) {
   config.vocab =
       reader.tensor(std::string(kModelGroup) + "embedding/word/weight").shape.at(0);
   const TrainingState& state = reader.state();
-  config.end_of_text =
-      special_token(state, kEndOfDocument, data::Special::end_of_document, config.vocab);
-  config.padding = special_token(state, kPadding, data::Special::padding, config.vocab);
+  const auto tokenizer = tokenizer_of(state);
+  const auto known = [&](data::Special special) -> std::optional<index_t> {
+    const auto id = special_token(state, tokenizer, special);
+    if (!id || *id >= config.vocab) return std::nullopt;
+    return *id;
+  };
+  config.end_of_text = known(data::Special::end_of_document);
+  config.padding = known(data::Special::padding);
   return config;
 }
 

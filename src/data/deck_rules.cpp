@@ -18,37 +18,26 @@ namespace {
 template <class Make>
 auto of_tokenizer(const Corpus& corpus, const Make& make) {
   try {
-    return make(Tokenizer::from_files(corpus.tokenizer_files()));
+    const auto tokenizer = Tokenizer::from_files(corpus.tokenizer_files());
+    TRIREME_REQUIRE_INPUT(tokenizer.vocabulary_size() <= corpus.vocabulary_size(),
+                          "its tokenizer has a vocabulary of {}, and it one of {}: the "
+                          "file is damaged",
+                          tokenizer.vocabulary_size(), corpus.vocabulary_size());
+    return make(tokenizer);
   } catch (const InputError& error) {
     throw InputError(
         fmt::format("corpus '{}': {}", corpus.path().string(), error.what()));
   }
 }
 
-std::optional<TokenId> sentinel_id(const Tokenizer& tokenizer, index_t number) {
-  const auto& added = tokenizer.added_tokens();
-  const auto found = std::ranges::find(added, sentinel_text(number), &AddedToken::text);
-  if (found == added.end()) return std::nullopt;
-  return found->id;
-}
-
 Sentinels sentinels_of(const Tokenizer& tokenizer) {
-  const std::optional<TokenId> first = sentinel_id(tokenizer, 0);
+  const Sentinels sentinels = tokenizer.sentinels();
   TRIREME_REQUIRE_INPUT(
-      first.has_value(),
+      sentinels.count > 0,
       "its tokenizer ({}) has no sentinels, which the samples of a t5 model are made "
       "with: make the corpus with T5's tokenizer, or add <extra_id_0>, <extra_id_1> ..., "
       "with ids that descend by one, to the \"added_tokens\" of its tokenizer.json",
       tokenizer.model().description());
-  Sentinels sentinels{*first, 1};
-  while (const auto next = sentinel_id(tokenizer, sentinels.count)) {
-    TRIREME_REQUIRE_INPUT(
-        *next + static_cast<TokenId>(sentinels.count) == *first,
-        "its tokenizer has <extra_id_0> at id {} and <extra_id_{}> at id {}: the ids of "
-        "sentinels must descend by one, as T5's do",
-        *first, sentinels.count, *next);
-    ++sentinels.count;
-  }
   return sentinels;
 }
 

@@ -36,10 +36,6 @@ void require_needed(const Tokenizer& tokenizer) {
 MaskedVocabulary masked_vocabulary(const Tokenizer& tokenizer, TokenId size,
                                    TokenId end_of_document) {
   require_needed(tokenizer);
-  TRIREME_REQUIRE_INPUT(tokenizer.vocabulary_size() <= size,
-                        "its tokenizer has a vocabulary of {}, and it one of {}: the "
-                        "file is damaged",
-                        tokenizer.vocabulary_size(), size);
   const auto id_of = [&](Special special) {
     return static_cast<std::int32_t>(tokenizer.special(special));
   };

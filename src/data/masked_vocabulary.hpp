@@ -24,8 +24,8 @@ struct MaskedVocabulary {
   std::vector<std::int32_t> ordinary;
 };
 
-// Of ids below `size`, the corpus' vocabulary. InputError where the tokenizer lacks
-// special tokens, with all that it lacks.
+// Of ids below `size`, the corpus' vocabulary, which has all of the tokenizer's.
+// InputError where the tokenizer lacks special tokens, with all that it lacks.
 MaskedVocabulary masked_vocabulary(const Tokenizer& tokenizer, TokenId size,
                                    TokenId end_of_document);
 

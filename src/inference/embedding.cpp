@@ -230,6 +230,12 @@ EmbedSummary embed(const EmbedOptions& options, comm::Communicator& world, Log& 
   LoadedModel model = load_model(comm::make_groups_of_one(), options.checkpoint, log,
                                  options.overrides, model::Use::vectors);
   Embedder embedder(options, world, model, lines);
+  // Ranks take as many turns as they have found lines.
+  TRIREME_REQUIRE_INPUT(
+      world.all_reduce(lines.size(), comm::Op::max) ==
+          world.all_reduce(lines.size(), comm::Op::min),
+      "ranks have read different numbers of lines in '{}': is it still being written?",
+      options.texts);
   embedder.check_lines();
   std::optional<data::VectorFile> file;
   comm::on_first_rank(world, [&] { open_vectors(file, options, model, lines); });

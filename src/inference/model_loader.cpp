@@ -13,9 +13,9 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
-#include "base/words.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/reader.hpp"
+#include "ckpt/special_token.hpp"
 #include "comm/process_groups.hpp"
 #include "config/load.hpp"
 #include "step/deck_model.hpp"
@@ -60,20 +60,17 @@ bool names_products(const std::vector<std::string>& overrides) {
 
 namespace {
 
-// The end of a document as the tokenizer says; without one, or where it names none, as
-// the checkpoint does.
-std::optional<data::TokenId> find_end_of_document(
-    const std::optional<data::Tokenizer>& tokenizer, const ckpt::TrainingState& state) {
-  const auto it = state.tokenizer_attributes.find("end_of_document");
-  if (it != state.tokenizer_attributes.end()) {
-    if (const auto id = number_in<data::TokenId>(it->second)) return id;
-  }
-  if (!tokenizer) return {};
-  try {
-    return tokenizer->end_of_document();
-  } catch (const InputError&) {
-    return {};  // it has none: texts end at their length
-  }
+// What training put before a text's first word: the token for padding of the tokenizer
+// that the corpus was made with, T5's 0 where nothing says otherwise.
+std::optional<data::TokenId> find_first_word(const LoadedModel& model,
+                                             const model::DecodedFields& decoded) {
+  if (!decoded.has_source()) return std::nullopt;
+  if (!decoded.begins_with_padding) return model.end_of_document;
+  const data::TokenId padding =
+      ckpt::special_token(model.training, model.tokenizer, data::Special::padding)
+          .value_or(0);
+  model.require_known(padding);
+  return padding;
 }
 
 // The deck's `precision` as overrides say.
@@ -89,6 +86,10 @@ config::PrecisionConfig precision_of(const config::Deck& trained,
   config::Deck plain;
   plain.model = trained.model;
   plain.model.dropout = plain.model.attention_dropout = 0.0;
+  // A model's keys are judged by what its samples are, not where they come from.
+  plain.data = trained.data;
+  plain.data.train.clear();
+  plain.data.validation.clear();
   plain.precision.compute = trained.precision.compute;
   // A deck is not whole without these keys; generation does not use them.
   plain.optimizer.decay = plain.run.steps;
@@ -143,7 +144,8 @@ LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, 
   if (!model.training.tokenizer.empty()) {
     model.tokenizer = data::Tokenizer::from_files(model.training.tokenizer);
   }
-  model.end_of_document = find_end_of_document(model.tokenizer, model.training);
+  model.end_of_document = ckpt::special_token(model.training, model.tokenizer,
+                                              data::Special::end_of_document);
   const index_t rows = model.deck.model.vocab;
   if (model.end_of_document && *model.end_of_document >= rows) {
     log.warning(
@@ -153,6 +155,7 @@ LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, 
     model.end_of_document.reset();
   }
   model.replica = step::make_replica(model.deck, groups, {}, use);
+  model.first_word = find_first_word(model, model.replica->part().blueprint.decoded);
   const Exec exec = step::make_exec(model.deck);
   step::multiply_as_in(exec, model.training);
   model.replica->begin_generation(exec);

@@ -40,6 +40,8 @@ struct LoadedModel {
   std::optional<data::Tokenizer> tokenizer;
   // The tokenizer's, or what the checkpoint says without one.
   std::optional<data::TokenId> end_of_document;
+  // Of a model that makes texts from others: what stands before the first word of one.
+  std::optional<data::TokenId> first_word = {};
 
   // Tokens that the model can produce and the tokenizer can spell: a vocabulary padded to
   // a round number has more rows than tokens.

@@ -47,8 +47,7 @@ SpanFiller::SpanFiller(const LoadedModel& model)
                         model.path.string(), model.tokenizer->model().description(),
                         format_plural(model.deck.model.vocab, "word"));
   end_ = *model.end_of_document;
-  const index_t first = model.replica->part().blueprint.decoded.first;
-  first_ = first >= 0 ? static_cast<data::TokenId>(first) : end_;
+  first_ = model.first_word.value_or(end_);
   decoder_ = model.replica->make_decoder();
 }
 

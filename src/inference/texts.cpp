@@ -46,7 +46,8 @@ Json result_of(const std::optional<data::Tokenizer>& tokenizer, const Prompt& pr
 std::vector<GenerationRequest> make_requests(
     const std::vector<Prompt>& prompts, std::int64_t samples,
     const model::DecodedFields& decoded,
-    const std::optional<data::TokenId>& end_of_document) {
+    const std::optional<data::TokenId>& end_of_document,
+    const std::optional<data::TokenId>& first) {
   std::vector<GenerationRequest> requests;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     GenerationRequest request{.prompt = prompts[i].ids, .number = i};
@@ -55,9 +56,7 @@ std::vector<GenerationRequest> make_requests(
       if (!request.source.empty() && end_of_document) {
         request.source.push_back(*end_of_document);
       }
-      if (decoded.first >= 0) {
-        request.prompt = {static_cast<data::TokenId>(decoded.first)};
-      }
+      if (first) request.prompt = {*first};
     }
     for (std::int64_t sample = 0; sample < samples; ++sample) {
       request.sample = static_cast<std::uint64_t>(sample);

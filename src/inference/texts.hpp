@@ -40,11 +40,13 @@ std::string spell(const std::optional<data::Tokenizer>& tokenizer,
 
 // Requests for so many texts of each prompt, one prompt's after the other's, for a model
 // that decodes so: its continuations, or where texts are made from others, those that are
-// made from the prompt. That one then ends as documents do.
+// made from the prompt. That one then ends as documents do, and before a text stands
+// `first` (LoadedModel::first_word).
 std::vector<GenerationRequest> make_requests(
     const std::vector<Prompt>& prompts, std::int64_t samples,
     const model::DecodedFields& decoded,
-    const std::optional<data::TokenId>& end_of_document);
+    const std::optional<data::TokenId>& end_of_document,
+    const std::optional<data::TokenId>& first);
 
 // One object for each text: prompt_number, sample, prompt, prompt_ids, text, ids, finish,
 // slides, prompt_tokens_unread.

@@ -65,11 +65,10 @@ NarrowProducts fastest_products(DType type, const CpuModel& cpu) {
   //   Sapphire Rapids with AMX               1300-1940     250-285
   //   guests told of model 167, with AMX     2750-2890     400-440
   //   EPYC Turin (Zen 5), dot products         850-985     475-490
+  //   EPYC Genoa (Zen 4), dot products         380-447     205-218
   // and on which not: Intel's without AMX in their guest, whose dot products of bf16 run
-  // at 178 against 358 (vdpbf16ps: half the rate); EPYC Genoa (Zen 4), at 380-447 against
-  // 205-218, until plans know what oneDNN keeps for its products (400 kB in a small
-  // step); Ice Lake, whose bf16 oneDNN emulates; EPYC with AVX2. No host library here has
-  // native products of fp16.
+  // at 178 against 358 (vdpbf16ps: half the rate); Ice Lake, whose bf16 oneDNN emulates;
+  // EPYC with AVX2. No host library here has native products of fp16.
   struct Measured {
     const char* vendor;
     int family, model;
@@ -80,6 +79,7 @@ NarrowProducts fastest_products(DType type, const CpuModel& cpu) {
   constexpr Measured kFastNative[] = {
       {"GenuineIntel", 6, 143, &CpuModel::has_amx_bf16},
       {"GenuineIntel", 6, 167, &CpuModel::has_amx_bf16},
+      {"AuthenticAMD", 25, 17, &CpuModel::has_avx512_bf16},
       {"AuthenticAMD", 26, 2, &CpuModel::has_avx512_bf16},
   };
   if (type != DType::bfloat16) return NarrowProducts::widened;

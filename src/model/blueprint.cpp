@@ -261,7 +261,7 @@ void Blueprint::check_objectives() const {
 }
 
 void Blueprint::check_decoded() const {
-  const auto& [tokens, positions, source, source_lengths, first] = decoded;
+  const auto& [tokens, positions, source, source_lengths, with_padding] = decoded;
   for (const std::string& name : {tokens, positions, source, source_lengths}) {
     if (!name.empty()) batch.field(name);  // is there
   }

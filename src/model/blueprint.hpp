@@ -164,8 +164,9 @@ enum class Use { training, text, vectors, words };
 struct DecodedFields {
   std::string tokens, positions = {};            // the words, and where they stand
   std::string source = {}, source_lengths = {};  // those of the source; how many they are
-  // The word before a text's first; -1: it is the end of a document.
-  index_t first = -1;
+  // What stands before a text's first word where it is made from a source: the token for
+  // padding, or else the end of a document.
+  bool begins_with_padding = false;
 
   bool has_source() const { return !source.empty(); }
 };

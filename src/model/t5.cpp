@@ -29,8 +29,6 @@ constexpr const char* kWords = "embedding/word";
 constexpr const char* kHeadWords = "head/word";
 constexpr const char* kEncoderBias = "encoder/relative_bias";
 constexpr const char* kDecoderBias = "decoder/relative_bias";
-// The id of padding, which stands before a target's first word.
-constexpr index_t kPadding = 0;
 
 // What crosses borders.
 struct T5Tensors {
@@ -195,7 +193,7 @@ Blueprint t5_blueprint(const Architecture& a) {
       .decoded = {.tokens = "target",
                   .source = "source",
                   .source_lengths = "source_lengths",
-                  .first = kPadding},
+                  .begins_with_padding = true},
       .vocabulary = kWords};
   add_encoder(a, tensors, blueprint);
   add_decoder(a, tensors, blueprint);

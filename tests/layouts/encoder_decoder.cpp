@@ -708,7 +708,7 @@ model::Blueprint encoder_decoder(const model::Architecture& text, model::Use use
                        .positions = "positions",
                        .source = "source",
                        .source_lengths = "source_lengths",
-                       .first = 0};
+                       .begins_with_padding = true};
   blueprint.vocabulary = "embedding/word";
   table("embedding/word", "embedding", text.vocab, text.hidden);
   table("notes", "notes", text.vocab, text.hidden);

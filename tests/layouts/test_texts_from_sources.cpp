@@ -274,7 +274,8 @@ inference::Prompt prompt_of(Tokens ids) {
 
 std::vector<inference::GenerationRequest> requests_of(
     const std::vector<inference::Prompt>& prompts) {
-  return inference::make_requests(prompts, 2, encoder_decoder(text_model()).decoded, 7);
+  return inference::make_requests(prompts, 2, encoder_decoder(text_model()).decoded, 7,
+                                  0);
 }
 
 TEST(TextsFromSources, AreRequestedByPrompts) {
@@ -287,7 +288,7 @@ TEST(TextsFromSources, AreRequestedByPrompts) {
 
   // Where a text continues its prompt, that one stands before it.
   const auto continued = inference::make_requests(
-      {prompt_of({3, 4})}, 1, model::make_blueprint(text_model()).decoded, 7);
+      {prompt_of({3, 4})}, 1, model::make_blueprint(text_model()).decoded, 7, {});
   EXPECT_THAT(continued.at(0).prompt, ElementsAre(3, 4));
   EXPECT_TRUE(continued.at(0).source.empty());
 }

@@ -74,7 +74,7 @@ void expect_greedy_words(const std::string& name) {
   }
   // The sources of the oracle have no end of their own.
   const auto requests =
-      inference::make_requests(prompts, 1, fixture.blueprint.decoded, std::nullopt);
+      inference::make_requests(prompts, 1, fixture.blueprint.decoded, std::nullopt, 0);
   const index_t most =
       std::min(std::ssize(words[0]), fixture.blueprint.architecture.decoder_sequence);
   for (const index_t places : {1, 3}) {  // one by one, and side by side

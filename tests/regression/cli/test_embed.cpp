@@ -109,6 +109,23 @@ TEST_F(Embed, OfATrainedModel) {
   }
 }
 
+TEST_F(Embed, InAnotherPrecision) {
+  convert_fixture(scratch_, "bert_odd");  // with a head for pairs
+  const fs::path lines = write_lines("t.txt", {"w5 w6", "w7 w8 w9"});
+  const auto vectors = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"--text", lines, "--out", scratch_ / "v.h5",
+                                    "--overwrite"};
+    all.insert(all.end(), more.begin(), more.end());
+    const RunResult result = embed(scratch_ / "bert_odd", all);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return vectors_in(scratch_ / "v.h5");
+  };
+  const std::vector<float> wide = vectors({});
+  const std::vector<float> narrow = vectors({"--set", "precision.compute=bf16"});
+  EXPECT_NE(narrow, wide);
+  EXPECT_LT(distance(narrow, {wide.begin(), wide.end()}), 0.05);
+}
+
 TEST_F(Embed, LengthOne) {
   convert_fixture(scratch_, "bert_odd");
   const fs::path lines = write_lines("t.txt", {"w5 w6", "w7 w8 w9", "w10"});

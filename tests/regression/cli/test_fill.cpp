@@ -18,6 +18,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 constexpr std::size_t kWords = 97;  // of the fixtures
+constexpr const char* kNarrow = "precision.compute=bf16";
 
 class Fill : public Workplace {
  protected:
@@ -203,6 +204,80 @@ TEST_F(Fill, ScreenOfSpans) {
   EXPECT_THAT(two.out, HasSubstr("\n  <extra_id_1>\n    "));
 }
 
+// The fixture of which two words have changed places in the table and in the tokenizer,
+// padding and another.
+void write_t5_with_padding_at(std::size_t id, const fs::path& directory) {
+  const fs::path fixture = hugging_face_fixture("t5_odd");
+  const io::SafetensorsReader weights(fixture / "model.safetensors");
+  const io::SafeTensor& table = weights.at("shared.weight");
+  std::vector<std::byte> rows(table.data, table.data + table.bytes);
+  const auto bytes = static_cast<std::ptrdiff_t>(rows.size() / kWords);
+  const auto other = rows.begin() + static_cast<std::ptrdiff_t>(id) * bytes;
+  std::swap_ranges(rows.begin(), rows.begin() + bytes, other);
+  io::SafetensorsWriter writer;
+  for (const auto& [name, tensor] : weights.tensors()) {
+    const bool is_table = name == "shared.weight";
+    writer.add(name, tensor.dtype.value(), tensor.shape,
+               from_memory(is_table ? rows.data() : tensor.data));
+  }
+  fs::create_directory(directory);
+  writer.write(directory / "model.safetensors");
+
+  json config = json::parse(slurp(fixture / "config.json"));
+  config["n_positions"] = 100;
+  config["pad_token_id"] = config["decoder_start_token_id"] = id;
+  spill(directory / "config.json", config.dump());
+  json tokenizer = json::parse(tokenizer_of_t5().at("tokenizer.json"));
+  json& words = tokenizer["model"]["vocab"];
+  words["<pad>"] = id;
+  words[word_of_t5(static_cast<std::int32_t>(id))] = 0;
+  for (json& token : tokenizer["added_tokens"]) {
+    if (token["content"] == "<pad>") token["id"] = id;
+  }
+  spill(directory / "tokenizer.json", tokenizer.dump());
+}
+
+TEST_F(Fill, TextsBeginWithPaddingWhateverItsIdIs) {
+  convert_fixture(scratch_, "t5_odd", tokenizer_of_t5());
+  write_t5_with_padding_at(40, scratch_ / "there");
+  const RunResult converted =
+      trireme({"convert", scratch_ / "there", scratch_ / "moved"});
+  ASSERT_EQ(converted.status, 0) << converted.err;
+  std::vector<std::string> arguments;
+  for (const TextWithSpans& text : texts_with_spans("t5_odd")) {
+    arguments.insert(arguments.end(), {"--text", text.text});
+  }
+  const RunResult moved = fill(scratch_ / "moved", arguments);
+  ASSERT_EQ(moved.status, 0) << moved.err;
+  EXPECT_EQ(moved.out, fill(scratch_ / "t5_odd", arguments).out);
+
+  const std::vector<std::string> prompt = {
+      "--max-tokens", "12", "--temperature", "0", "--prompt", "w5 w6 w7"};
+  const auto generate = [&](const char* model) {
+    std::vector<std::string> all = {"generate", "--checkpoint", scratch_ / model};
+    all.insert(all.end(), prompt.begin(), prompt.end());
+    const RunResult result = trireme(all);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  EXPECT_EQ(generate("moved"), generate("t5_odd"));
+}
+
+// Keys of `data` that a model's are judged by are those that it was trained with.
+TEST_F(Fill, InAnotherPrecision) {
+  convert_fixture(scratch_, "bert_odd");  // with a head for pairs
+  const auto first_word = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--text", "w5 [MASK] w7", "--json", scratch_ / "f.json"});
+    const RunResult result = fill(scratch_ / "bert_odd", more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    const json gap = json::parse(slurp(scratch_ / "f.json")).at("results").at(0);
+    return gap.at("gaps").at(0).at("words").at(0).at("probability").get<double>();
+  };
+  const double wide = first_word({}), narrow = first_word({"--set", kNarrow});
+  EXPECT_NE(narrow, wide);
+  EXPECT_NEAR(narrow, wide, 0.05 * wide);
+}
+
 // What stands around gaps stays as it is, and pieces join it as they say.
 TEST_F(Fill, TextAroundSpansIsKept) {
   if (!data::has_sentence_piece()) GTEST_SKIP() << "a build without SentencePiece";
@@ -216,8 +291,8 @@ TEST_F(Fill, TextAroundSpansIsKept) {
               testing::MatchesRegex("The   KING of.*,  é.*\\."));
   EXPECT_THAT(filled.at("filled").get<std::string>(),
               testing::Not(HasSubstr("<extra_id_")));
-  const RunResult narrow = fill(scratch_ / "t5", {"--text", "The <extra_id_0>.", "--set",
-                                                  "precision.compute=bf16"});
+  const RunResult narrow =
+      fill(scratch_ / "t5", {"--text", "The <extra_id_0>.", "--set", kNarrow});
   EXPECT_EQ(narrow.status, 0) << narrow.err;
 }
 

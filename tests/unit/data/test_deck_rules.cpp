@@ -11,6 +11,7 @@
 
 #include "data/datasets.hpp"
 #include "data/sample_maker.hpp"
+#include "support/hdf5_edit.hpp"
 #include "unit/data/fixtures.hpp"
 
 namespace trireme::data {
@@ -148,6 +149,20 @@ TEST_F(DeckRules, OfT5) {
   EXPECT_EQ(static_cast<TokenId>(spans.end), corpora[0]->end_of_document());
 }
 
+// Ids that a damaged file's tokenizer has beyond the corpus' own.
+TEST_F(DeckRules, TokenizerLargerThanTheVocabulary) {
+  const auto error_with = [&](config::ModelKind kind, const Corpora& whole) {
+    const std::filesystem::path file = whole[0]->path();
+    test::make_attribute(file, "vocabulary_size", whole[0]->vocabulary_size() - 1);
+    return error_of(deck_of(kind), {std::make_shared<const Corpus>(file)});
+  };
+  const char* const damage = "and it one of";
+  EXPECT_THAT(error_with(config::ModelKind::bert, wordpiece(true)), HasSubstr(damage));
+  EXPECT_THAT(
+      error_with(config::ModelKind::t5, corpora(tokenizer_with(t5_tokens(20)), false)),
+      HasSubstr("has a vocabulary of 721, and it one of 720: the file is damaged"));
+}
+
 TEST_F(DeckRules, WhatT5Lacks) {
   config::Deck deck = deck_of(config::ModelKind::t5);
   const auto error_with = [&](const std::vector<std::string>& added) {
@@ -157,8 +172,8 @@ TEST_F(DeckRules, WhatT5Lacks) {
                                                "t5 model are made with"));
   EXPECT_THAT(error_with({"<extra_id_0>"}), HasSubstr("lacks a token for padding"));
   EXPECT_THAT(error_with({"<pad>", "<extra_id_0>", "<extra_id_1>"}),
-              HasSubstr("has <extra_id_0> at id 701 and <extra_id_1> at id 702: the ids "
-                        "of sentinels must descend by one"));
+              HasSubstr("<extra_id_1> has the id 702, and <extra_id_0> 701: those of "
+                        "sentinels go down by one"));
   EXPECT_THAT(
       error_with(t5_tokens(2)),
       HasSubstr("a source of 64 (model.sequence) has 3 spans, and the tokenizer 2 "

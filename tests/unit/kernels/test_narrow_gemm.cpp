@@ -46,6 +46,8 @@ TEST(NarrowGemm, TableGoesByMeasuredModelsAndNotByFlags) {
   const impl::CpuModel turin{"AuthenticAMD", 26, 2, false, true};
   EXPECT_EQ(impl::fastest_products(DType::bfloat16, turin), NarrowProducts::native);
   EXPECT_EQ(impl::fastest_products(DType::float16, turin), NarrowProducts::widened);
+  const impl::CpuModel genoa{"AuthenticAMD", 25, 17, false, true};
+  EXPECT_EQ(impl::fastest_products(DType::bfloat16, genoa), NarrowProducts::native);
   const impl::CpuModel others[] = {
       {"GenuineIntel", 6, 143, false, true}, {"AuthenticAMD", 26, 2, false, false},
       {"AuthenticAMD", 26, 99, false, true}, {"AuthenticAMD", 25, 17, false, false},
