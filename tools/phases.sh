@@ -34,3 +34,10 @@ quietly() {
   fi
   return $status
 }
+
+# building COMMAND...: the command, once nobody else builds in this clone: programs that are
+# built by two at a time come out broken.
+building() {
+  mkdir -p build
+  (flock 9; "$@") 9>build/.lock
+}
