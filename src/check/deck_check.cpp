@@ -37,6 +37,8 @@ struct NamedCorpus {
   std::string path;
   std::shared_ptr<const data::Corpus> corpus = {};  // none where it cannot be opened
   std::string missing = {};  // in what way; empty where it is there
+  // That its tokens are cut into; none where it can give no samples.
+  std::optional<data::Windows> windows = {};
 
   bool is_for_training() const { return key == "data.train"; }
   // For people: data.train, data.validation.books.
@@ -248,25 +250,16 @@ class DeckCheck {
 
   void check_samples() {
     if (!knows_samples()) return;
-    const bool is_cut = is_known("data.validation") && deck().data.validation.empty() &&
-                        is_known("data.split") && !has_error("data.split");
+    for (NamedCorpus* named : all()) {
+      if (named->corpus) named->windows = windows_of(*named);
+    }
+    if (data::documents_set_windows(deck())) share_windows();
     for (const NamedCorpus* named : all()) {
-      if (!named->corpus) continue;
-      const std::optional<data::Windows> windows = windows_of(*named);
-      if (!windows) continue;
-      const index_t tokens = named->corpus->token_count();
-      if (!is_cut || tokens < windows->tokens) {  // too short before it is cut
-        check_length(*named, *windows, {0, tokens}, named->name);
-        continue;
-      }
-      const auto& shares = deck().data.split;
-      const auto parts = data::split_tokens(tokens, {shares.begin(), shares.end()});
-      check_length(*named, *windows, parts.at(0), "train");
-      if (shares[1] > 0.0) check_length(*named, *windows, parts.at(1), "validation");
+      if (named->windows) check_parts(*named, *named->windows);
     }
   }
 
-  // None where the corpus cannot give samples of the deck's kind.
+  // Those of one corpus; none where it cannot give samples of the deck's kind.
   std::optional<data::Windows> windows_of(const NamedCorpus& named) {
     try {
       return data::rules_of(deck(), {&named.corpus, 1}).windows;
@@ -276,6 +269,37 @@ class DeckCheck {
                       config::name_of(deck().model.kind)));
       return std::nullopt;
     }
+  }
+
+  // Gives all corpora the windows of those of training together, as the run has them.
+  void share_windows() {
+    const bool has_all =
+        !train_.empty() && std::ranges::all_of(train_, [](const NamedCorpus& named) {
+          return named.windows.has_value();
+        });
+    std::optional<data::Windows> of_all;
+    if (has_all) of_all = data::rules_of(deck(), result_.corpora).windows;
+    for (NamedCorpus* named : all()) {
+      if (named->windows) named->windows = of_all;
+    }
+    if (has_all || first_opened() == nullptr) return;
+    result_.not_checked.push_back(
+        {"data: room for one sample in each part",
+         "the documents of all training corpora say how long windows are"});
+  }
+
+  void check_parts(const NamedCorpus& named, const data::Windows& windows) {
+    const bool is_cut = is_known("data.validation") && deck().data.validation.empty() &&
+                        is_known("data.split") && !has_error("data.split");
+    const index_t tokens = named.corpus->token_count();
+    if (!is_cut || tokens < windows.tokens) {  // too short before it is cut
+      check_length(named, windows, {0, tokens}, named.name);
+      return;
+    }
+    const auto& shares = deck().data.split;
+    const auto parts = data::split_tokens(tokens, {shares.begin(), shares.end()});
+    check_length(named, windows, parts.at(0), "train");
+    if (shares[1] > 0.0) check_length(named, windows, parts.at(1), "validation");
   }
 
   void check_length(const NamedCorpus& named, const data::Windows& windows,

@@ -89,6 +89,10 @@ SpanRules span_rules(const config::Deck& deck, const Corpus& corpus) {
 
 }  // namespace
 
+bool documents_set_windows(const config::Deck& deck) {
+  return deck.model.kind == config::ModelKind::bert && !deck.data.pack;
+}
+
 void require_sentences(const config::Deck& deck, const Corpus& corpus) {
   TRIREME_REQUIRE_INPUT(
       deck.model.kind != config::ModelKind::bert ||
