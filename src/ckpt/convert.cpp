@@ -17,6 +17,7 @@
 #include "ckpt/save.hpp"
 #include "ckpt/special_token.hpp"
 #include "comm/self_communicator.hpp"
+#include "config/enums.hpp"
 #include "config/key_table.hpp"
 #include "config/load.hpp"
 #include "data/tokenizer.hpp"
@@ -47,8 +48,10 @@ bool is_not_said(const config::ModelConfig& model, std::string_view key) {
          (key == "model.decoder_sequence" && model.decoder_sequence == 0);
 }
 
-// A deck that trains this model, once a corpus is named.
-config::Deck deck_of(const config::ModelConfig& model, const std::string& name) {
+// A deck that trains this model, once a corpus is named, on pairs of the kind that its
+// head judges.
+config::Deck deck_of(const HuggingFaceModel& foreign, const std::string& name) {
+  const config::ModelConfig& model = foreign.config();
   config::Deck said;
   said.model = model;
   std::string text = "model:\n";
@@ -59,11 +62,14 @@ config::Deck deck_of(const config::ModelConfig& model, const std::string& name) 
     if (is_not_said(model, key.info.path)) continue;
     text += fmt::format("  {}: {}\n", key.info.path.substr(section.size()), value);
   }
+  if (model.binary_head) {
+    text += fmt::format("data:\n  pairs: {}\n", config::name_of(foreign.dialect().pairs));
+  }
   return config::parse(text, name);
 }
 
 TrainingState state_of(const HuggingFaceModel& model, const std::string& name) {
-  const config::Deck deck = deck_of(model.config(), name);
+  const config::Deck deck = deck_of(model, name);
   TrainingState state;
   state.seed = deck.run.seed;
   state.data_seed = deck.data.seed;
@@ -87,8 +93,8 @@ std::optional<data::Tokenizer> tokenizer_of(const TrainingState& state) {
   }
 }
 
-ForeignConfig config_of(const CheckpointReader& reader) {
-  ForeignConfig config{config::parse_resolved(reader.state().deck).model, {}, {}};
+ForeignConfig config_of(const CheckpointReader& reader, const config::Deck& deck) {
+  ForeignConfig config{deck.model, {}, {}};
   // The deck may leave the vocabulary to the corpus; the tensor has it.
   config.vocab =
       reader.tensor(std::string(kModelGroup) + "embedding/word/weight").shape.at(0);
@@ -136,6 +142,17 @@ void check_weights(const CheckpointReader& reader,
                         reader.path().string(), problems);
 }
 
+// An import of what is written takes the head of pairs for one that judges the dialect's.
+void warn_of_pairs(const config::Deck& deck, const Dialect& dialect,
+                   const std::string& where, Log& log) {
+  if (!deck.model.binary_head || deck.data.pairs == dialect.pairs) return;
+  log.warning(
+      "'{}': data.pairs: {} is not kept: config.json has no word for what the head of "
+      "pairs judges, and that of transformers' {} is taken to judge {}",
+      where, config::name_of(deck.data.pairs), dialect.name,
+      config::name_of(dialect.pairs));
+}
+
 }  // namespace
 
 Converted import_hugging_face(const io::Path& directory, const io::Path& out_name,
@@ -179,7 +196,8 @@ Converted export_hugging_face(const io::Path& checkpoint, const io::Path& out_na
   io::require_absent(out);
   require_makeable(out);
   const CheckpointReader reader = open_newest(checkpoint, log);
-  const ForeignConfig config = config_of(reader);
+  const config::Deck deck = config::parse_resolved(reader.state().deck);
+  const ForeignConfig config = config_of(reader, deck);
   const Dialect& dialect = dialect_of_model(config, reader.path().string(), dialects);
   const std::vector<ForeignTensor> tensors = dialect.tensors(config);
   check_weights(reader, tensors);
@@ -188,6 +206,7 @@ Converted export_hugging_face(const io::Path& checkpoint, const io::Path& out_na
       log.warning("'{}': {}", reader.path().string(), line);
     }
   }
+  warn_of_pairs(deck, dialect, reader.path().string(), log);
   const std::size_t files = write_hugging_face(
       out, dialect, config,
       [&](const ForeignTensor& tensor, std::span<float> values) {

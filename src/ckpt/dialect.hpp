@@ -69,6 +69,8 @@ struct Dialect {
   std::string prefix = {};
   // What tokenizer_config.json calls tokens that have a part in training.
   std::vector<std::pair<std::string, data::Special>> special_tokens = {};
+  // What a head of pairs was trained to judge, of which config.json has no word.
+  config::Pairs pairs = config::Pairs::none;
   // Sentinels of a SentencePiece model beside which no file says how many there are.
   std::int64_t usual_sentinels = 0;
 

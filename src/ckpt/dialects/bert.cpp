@@ -311,6 +311,7 @@ Dialect bert_dialect() {
   Dialect dialect = any_bert();
   dialect.name = "BERT";
   dialect.model_type = "bert";
+  dialect.pairs = config::Pairs::next;
   dialect.read_config = read_bert_config;
   dialect.inexpressible = inexpressible_in_bert;
   return dialect;
@@ -320,6 +321,9 @@ Dialect megatron_bert_dialect() {
   Dialect dialect = any_bert();
   dialect.name = "MegatronBert";
   dialect.model_type = "megatron-bert";
+  // As Megatron-LM trains it, where the models come from. (The text of transformers'
+  // class speaks of the next sentence, as that of BERT's does.)
+  dialect.pairs = config::Pairs::order;
   dialect.read_config = read_megatron_bert_config;
   dialect.inexpressible = inexpressible_in_megatron_bert;
   return dialect;

@@ -97,10 +97,11 @@ class ForeignDirectoryTest : public ::testing::Test {
     return error_of(files);
   }
   // In the checkpoint that `ours` is.
-  config::ModelConfig model_of_checkpoint() const {
+  config::Deck deck_of_checkpoint() const {
     const ckpt::CheckpointReader reader(scratch_ / "ours" / "latest");
-    return config::parse_resolved(reader.state().deck).model;
+    return config::parse_resolved(reader.state().deck);
   }
+  config::ModelConfig model_of_checkpoint() const { return deck_of_checkpoint().model; }
 
   Scratch scratch_;
   Log log_{false};

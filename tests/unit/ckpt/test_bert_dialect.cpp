@@ -112,6 +112,36 @@ TEST_F(BertDialect, TheCheckpointsDeckIsTheModels) {
   EXPECT_EQ(model.max_predictions, 3);  // 0.15 of 17 tokens
 }
 
+// What the head was trained to judge, no file says: the dialect does.
+TEST_F(BertDialect, TheDecksPairsAreThoseOfTheHead) {
+  const auto pairs_of = [&](const ForeignDirectory& files) {
+    std::filesystem::remove_all(scratch_ / "ours");
+    import_hugging_face(files.write(theirs()), scratch_ / "ours", log_);
+    return deck_of_checkpoint().data.pairs;
+  };
+  EXPECT_EQ(pairs_of(files_), config::Pairs::next);
+  EXPECT_EQ(pairs_of(ForeignDirectory("bert_pre_odd")), config::Pairs::order);
+  files_.erase_all("bert.pooler");
+  files_.erase_all("cls.seq_relationship");
+  EXPECT_EQ(pairs_of(files_), config::Pairs::none);
+}
+
+// A head that was trained on other pairs than an import would say.
+TEST_F(BertDialect, OtherPairsAreSaidWhenExporting) {
+  Dialect other = bert_dialect();
+  other.pairs = config::Pairs::order;
+  import_hugging_face(files_.write(theirs()), scratch_ / "ours", log_, {&other, 1});
+  EXPECT_EQ(deck_of_checkpoint().data.pairs, config::Pairs::order);
+  EXPECT_TRUE(log_.warnings().empty());
+  export_hugging_face(scratch_ / "ours", scratch_ / "again", log_);
+  ASSERT_EQ(log_.warnings().size(), 1u);
+  EXPECT_THAT(
+      log_.warnings()[0],
+      AllOf(HasSubstr("data.pairs: order is not kept: config.json has no word for "
+                      "what the head of pairs judges"),
+            HasSubstr("transformers' BERT is taken to judge next")));
+}
+
 // Keys as they are published with the models.
 TEST_F(BertDialect, PublishedModels) {
   Json config = {{"architectures", {"BertForMaskedLM"}},
