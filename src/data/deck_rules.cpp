@@ -98,8 +98,8 @@ void require_sentences(const config::Deck& deck, const Corpus& corpus) {
       deck.model.kind != config::ModelKind::bert ||
           deck.data.pairs == config::Pairs::none || corpus.has_sentences(),
       "corpus '{}' has no sentences, and data.pairs: {} makes pairs of segments of them: "
-      "make it again with `trireme tokenize --sentences LANGUAGE`, or set data.pairs: "
-      "none and model.binary_head: false",
+      "make it again with `trireme tokenize --sentences LANGUAGE` (a model that is "
+      "trained with data.pairs: none and model.binary_head: false needs none)",
       corpus.path().string(), config::name_of(deck.data.pairs));
 }
 

@@ -104,8 +104,8 @@ TEST_F(KindsDeckCheck, CorpusWithoutSentencesForPairs) {
         train_kind("bert", in_pieces(), {"data.pairs=" + pairs}),
         {"1 error", "data.train: " + in_pieces().string(),
          "has no sentences, and data.pairs: " + pairs + " makes pairs of segments",
-         "make it again with `trireme tokenize --sentences LANGUAGE`, or set data.pairs: "
-         "none and model.binary_head: false"});
+         "make it again with `trireme tokenize --sentences LANGUAGE` (a model that is "
+         "trained with data.pairs: none and model.binary_head: false needs none)"});
   }
   // Both corpora are to have them, and both are named.
   expect_no_run(train_kind("bert", in_pieces(),

@@ -98,10 +98,13 @@ TEST_F(DeckRules, OfBert) {
 TEST_F(DeckRules, WhatBertLacks) {
   config::Deck deck = deck_of(config::ModelKind::bert);
   const Corpora plain = wordpiece(false);
-  EXPECT_THAT(error_of(deck, plain),
-              HasSubstr("c0.h5' has no sentences, and data.pairs: order makes pairs of "
-                        "segments of them: make it again with `trireme tokenize "
-                        "--sentences LANGUAGE`, or set data.pairs: none"));
+  EXPECT_THAT(
+      error_of(deck, plain),
+      HasSubstr(
+          "c0.h5' has no sentences, and data.pairs: order makes pairs of "
+          "segments of them: make it again with `trireme tokenize "
+          "--sentences LANGUAGE` (a model that is trained with data.pairs: none and "
+          "model.binary_head: false needs none)"));
   EXPECT_THAT(
       error_of(deck, corpora(tokenizer_with({"[CLS]", "[PAD]"}), true)),
       HasSubstr("c1.h5': its tokenizer (byte-level BPE) has no [SEP], no [MASK]"));
