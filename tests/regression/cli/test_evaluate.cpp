@@ -1,9 +1,11 @@
 // `trireme evaluate`: against the run's own validation, against a forward pass in numpy,
-// on several grids, killed and taken up again, and wrong input.
+// on several grids, killed and taken up again, of BERT and T5, and wrong input.
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "regression/cli/model_uses.hpp"
 #include "regression/cli/small_checkpoint.hpp"
 #include "regression/cli/workplace.hpp"
 
@@ -72,6 +74,86 @@ class Evaluate : public Workplace {
   }
 
   std::string out_, err_;
+};
+
+// Of BERT and T5, with the vocabularies of the parity fixtures.
+class EvaluateKinds : public Evaluate {
+ protected:
+  // Documents of some 60 words each, by a kind's tokenizer; one for all tests of this
+  // executable. BERT's has its sentences.
+  static const fs::path& corpus_of(const std::string& kind) {
+    static const Scratch place;
+    static std::map<std::string, fs::path> made;
+    fs::path& path = made[kind];
+    if (!path.empty()) return path;
+    path = place / (kind + ".h5");
+    std::vector<std::string> options;
+    if (kind == "bert") options = {"--sentences", "en"};
+    make_kind_corpus(kind, path, options);
+    return path;
+  }
+  static void make_kind_corpus(const std::string& kind, const fs::path& path,
+                               const std::vector<std::string>& options) {
+    const fs::path tokenizer = path.string() + "-tokenizer";
+    fs::create_directory(tokenizer);
+    for (const auto& [file, content] :
+         kind == "bert" ? tokenizer_of_bert() : tokenizer_of_t5()) {
+      spill(tokenizer / file, content);
+    }
+    const fs::path text = path.string() + ".txt";
+    spill(text, words_of_fixtures(kind == "bert"));
+    std::vector<std::string> arguments = {
+        "tokenize", "--documents", "blank-line", "--tokenizer", tokenizer, "--out", path};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    arguments.push_back(text);
+    const RunResult result = trireme(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+  }
+  // Words that both vocabularies have, in lines, as sentences where those are asked for.
+  static std::string words_of_fixtures(bool has_sentences) {
+    std::string text;
+    unsigned state = 1;
+    for (int i = 1; i <= 4000; ++i) {
+      state = state * 1664525u + 1013904223u;
+      const bool begins = has_sentences && i % 7 == 1;
+      text += (begins ? "W" : "w") + std::to_string(5 + (state >> 16) % 50);
+      text += i % 7 != 0 ? " " : has_sentences ? ".\n" : "\n";
+      if (i % 63 == 0) text += "\n";
+    }
+    return text;
+  }
+
+  RunResult train_kind(const std::string& kind, const std::vector<std::string>& set,
+                       const std::vector<std::string>& options = {}) const {
+    const fs::path deck = scratch_ / (kind + ".yaml");
+    spill(deck, "model: {kind: " + kind +
+                    ", layers: 2, hidden: 32, heads: 4, sequence: 32, dropout: 0.0}\n"
+                    "data: {train: " +
+                    corpus_of(kind).string() +
+                    ", split: [0.8, 0.13, 0.07]}\n"
+                    "batch: {micro: 2, global: 4}\n"
+                    "optimizer: {lr: 1.0e-2}\n"
+                    "run: {steps: 6, dir: " +
+                    run_dir().string() + "}\n");
+    std::vector<std::string> arguments = {"train", deck};
+    for (const std::string& text : set) {
+      arguments.insert(arguments.end(), {"--set", text});
+    }
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return trireme(arguments);
+  }
+  // The means of each objective, and of all.
+  void expect_means(const json& found, const json& wanted, double tolerance) const {
+    EXPECT_EQ(found["tokens"], wanted["tokens"]);
+    EXPECT_EQ(found.contains("losses"), wanted.contains("losses"));
+    json means = wanted.value("losses", json::object());
+    means["loss"] = wanted["loss"];
+    for (const auto& [name, mean] : means.items()) {
+      const json& its = name == "loss" ? found["loss"] : found["losses"][name];
+      EXPECT_NEAR(its.get<double>(), mean.get<double>(), tolerance * mean.get<double>())
+          << name;
+    }
+  }
 };
 
 TEST_F(Evaluate, IsTheRunsOwnValidation) {
@@ -303,6 +385,98 @@ TEST_F(Evaluate, WrongInput) {
   make_run({"data.train=" + (scratch_ / "own.h5").string()});
   fs::copy_file(other, scratch_ / "own.h5", fs::copy_options::overwrite_existing);
   expect_refusal(evaluate({}), {"checksums", "data.train"});
+}
+
+TEST_F(EvaluateKinds, AreTheirRunsOwnValidation) {
+  for (const std::string kind : {"bert", "t5"}) {
+    SCOPED_TRACE(kind);
+    fs::remove_all(run_dir());
+    const RunResult trained = train_kind(kind, {});
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const json own = validation();
+    for (const std::vector<std::string>& how :
+         {std::vector<std::string>{},
+          {"--data", corpus_of(kind), "--split", "validation"}}) {
+      const json found = result(how);
+      expect_means(found, own, 0.0);  // to the bit
+      EXPECT_EQ(found["perplexity"], own["perplexity"]);
+      // What is predicted here and there says nothing of the text's bits.
+      EXPECT_TRUE(found["bits_per_byte"].is_null());
+    }
+    EXPECT_THAT(out_, HasSubstr("of the words that are predicted"));
+    EXPECT_EQ(own.contains("losses"), kind == "bert");
+    EXPECT_EQ(out_.find("segment pairs") != std::string::npos, kind == "bert");
+    // The last, shorter window counts where it is asked for.
+    const json whole = result({"--split", "test"});
+    EXPECT_GT(whole["results"][0]["tokens_behind_last_window"], 0);
+    const json tail = result({"--split", "test", "--tail"});
+    EXPECT_EQ(tail["results"][0]["tokens_behind_last_window"], 0);
+    EXPECT_EQ(tail["results"][0]["windows"],
+              whole["results"][0]["windows"].get<int>() + 1);
+    EXPECT_GT(tail["tokens"], whole["tokens"]);
+  }
+}
+
+TEST_F(EvaluateKinds, OnAnyGrid) {
+  for (const std::string kind : {"bert", "t5"}) {
+    SCOPED_TRACE(kind);
+    fs::remove_all(run_dir());
+    const RunResult trained = train_kind(kind, {});
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const std::vector<std::string> all = {"--data", corpus_of(kind)};
+    const json alone = result(all);
+    for (const std::vector<std::string>& set :
+         {std::vector<std::string>{},
+          {"parallel.tensor=2", "parallel.sequence=true", "batch.micro=3"},
+          {"parallel.pipeline=2"},
+          {"parallel.zero=3"}}) {
+      std::vector<std::string> arguments = all;
+      for (const std::string& text : set) {
+        arguments.insert(arguments.end(), {"--set", text});
+      }
+      expect_means(result(arguments, 2), alone, 1e-6);
+    }
+    expect_refusal(evaluate({"--set", "data.pairs=none"}),
+                   {"--set data.pairs=none", "are the checkpoint's"});
+  }
+}
+
+// A head of Hugging Face's BERT judges next sentences: what training on such pairs
+// validates by is what is evaluated, of a corpus cut as a new deck does. A rate this
+// small leaves the weights as they are.
+TEST_F(EvaluateKinds, AnImportedBertOnThePairsOfItsHead) {
+  convert_fixture(scratch_, "bert_odd");
+  const fs::path imported = scratch_ / "bert_odd";
+  EXPECT_THAT(trireme({"inspect", imported, "--deck"}).out, HasSubstr("pairs: next"));
+  const std::vector<std::string> model = {
+      "model.hidden=30",           "model.heads=3",      "model.sequence=17",
+      "model.norm_placement=post", "optimizer.lr=1e-30", "run.steps=1",
+      "data.split=[0.98, 0.02, 0]"};
+  std::map<std::string, json> own;
+  for (const std::string pairs : {"next", "order"}) {
+    fs::remove_all(run_dir());
+    std::vector<std::string> set = model;
+    set.push_back("data.pairs=" + pairs);
+    const RunResult trained = train_kind("bert", set, {"--init-from", imported});
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    own[pairs] = validation();
+  }
+  const auto evaluate_imported = [&](const fs::path& data) {
+    return trireme({"evaluate", "--checkpoint", imported, "--data", data, "--split",
+                    "validation", "--json", scratch_ / "imported.json"});
+  };
+  fs::remove_all(run_dir());
+  const RunResult evaluated = evaluate_imported(corpus_of("bert"));
+  ASSERT_EQ(evaluated.status, 0) << evaluated.err;
+  const json found = json::parse(slurp(scratch_ / "imported.json"));
+  expect_means(found, own["next"], 0.0);
+  EXPECT_NE(found["losses"]["segment pairs"], own["order"]["losses"]["segment pairs"]);
+  // What is said of a corpus without sentences can be done.
+  make_kind_corpus("bert", scratch_ / "plain.h5", {});
+  const RunResult plain = evaluate_imported(scratch_ / "plain.h5");
+  expect_refusal(plain, {"plain.h5' has no sentences, and data.pairs: next",
+                         "make it again with `trireme tokenize --sentences LANGUAGE`"});
+  EXPECT_THAT(plain.err, Not(HasSubstr("or set")));
 }
 
 // Weights that give no number are the checkpoint's fault, and nothing is printed of it.
