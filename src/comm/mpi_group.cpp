@@ -21,7 +21,12 @@
 namespace trireme::comm {
 namespace {
 
-constexpr long kNapNanoseconds = 20000;
+// Between polls of one wait, which take a core from those that are waited for: longer
+// ones the longer it has lasted, so that what is slept too long is a small part of it.
+timespec nap_after(std::uint64_t polls) {
+  constexpr long kFirst = 20000, kLongest = 250000;  // nanoseconds
+  return {0, std::min(kFirst * (1 + static_cast<long>(polls / 16)), kLongest)};
+}
 
 std::string mpi_text(int code) {
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -209,7 +214,7 @@ void MpiGroup::wait(MPI_Request& request, const char* call, std::int64_t number,
     const bool naps = adaptive != nullptr ? adaptive->next() == AdaptiveWait::Next::nap
                                           : world->wait == WaitPolicy::yield;
     if (naps) {
-      const timespec nap{0, kNapNanoseconds};
+      const timespec nap = nap_after(polls);
       nanosleep(&nap, nullptr);
     }
     if (polls % 256 != 0) continue;

@@ -1,5 +1,5 @@
-// The layout matrix of every day: rows of the table in which every pair and every triple
-// of values stands.
+// The layout matrix of every day: rows of the table in which every pair of values stands.
+// All rows: test_layout_product.cpp, of the label long.
 #include <gtest/gtest.h>
 
 #include "layouts/layout_matrix.hpp"
@@ -7,8 +7,8 @@
 namespace trireme::test {
 namespace {
 
-TEST(LayoutCoveringTriples, HaveOneAnswer) {
-  run_layouts(covering(all_layouts(8)));
+TEST(LayoutCoveringPairs, HaveOneAnswer) {
+  run_layouts(covering(all_layouts(8), Meet::pairs));
 }
 
 }  // namespace

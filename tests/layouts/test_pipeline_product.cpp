@@ -1,6 +1,6 @@
 // The whole layout matrix of pipelines: every combination of what a pipeline is (stages,
 // chunks, schedule, split, recomputation, micro-batches), each with another combination
-// of the other axes that fits 8 ranks, in turn.
+// of the other axes that fits 8 ranks, in turn; and every triple of values of any axes.
 #include <gtest/gtest.h>
 
 #include "layouts/layout_matrix.hpp"
@@ -14,6 +14,13 @@ void run_part(std::size_t part) {
   std::vector<Layout> rows;
   for (std::size_t i = part; i < all.size(); i += 8) rows.push_back(all[i]);
   run_layouts(rows);
+}
+
+TEST(PipelineTriples, HaveOneAnswer) {
+  std::vector<Layout> layouts = all_pipelines(8);
+  // One, and as many as stages, or more, or fewer, are among the others.
+  std::erase_if(layouts, [](const Layout& layout) { return layout.microbatches == 2; });
+  run_layouts(covering(layouts));
 }
 
 TEST(PipelineProductPart, OfEight_0) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +28,7 @@ using test::Array;
 class Workspace {
  public:
   explicit Workspace(std::size_t bytes) : memory_("workspace", bytes + impl::kLine) {
-    Kokkos::deep_copy(memory_, std::byte{0xff});
+    std::memset(memory_.data(), 0xff, memory_.span());  // often megabytes
   }
   std::byte* data() const { return impl::first_line(memory_.data()); }
 
@@ -235,6 +236,13 @@ struct OnVectors {
                                  : std::vector<double>(extent(m * n), NAN)),
         sums(c.values()) {}
 
+  // The same operands, which nothing writes, and a C of its own.
+  OnVectors with_fresh_c() const {
+    OnVectors fresh = *this;
+    fresh.c = Array<T>(c.values());
+    fresh.sums = Array<float>(c.values());
+    return fresh;
+  }
   impl::FusedProduct<T> task(bool to_float) const {
     impl::FusedProduct<T> task{
         .product = {ta, tb, accumulate, m, n, k, ta == Transpose::yes ? m : k,
@@ -253,7 +261,7 @@ struct OnVectors {
   // The bytes of C, computed by `set` in parts for `threads`.
   std::vector<unsigned char> run(const impl::VectorSet& set, index_t threads,
                                  bool to_float) const {
-    const OnVectors fresh(m, n, k, ta, tb, accumulate, has_epilogue);
+    const OnVectors fresh = with_fresh_c();
     const auto task = fresh.task(to_float);
     const Workspace workspace(set.workspace_bytes);
     for (const impl::PartOfC& part : impl::vector_parts(task.product, set, threads)) {
@@ -283,7 +291,7 @@ struct OnVectors {
   }
   void expect_right(const impl::VectorSet& set, const std::vector<double>& want,
                     bool to_float) const {
-    const OnVectors fresh(m, n, k, ta, tb, accumulate, has_epilogue);
+    const OnVectors fresh = with_fresh_c();
     const auto task = fresh.task(to_float);
     const Workspace workspace(set.workspace_bytes);
     set.part_of<T>()(task, {0, m, 0, n}, workspace.data());
