@@ -35,9 +35,12 @@ quietly() {
   return $status
 }
 
-# building COMMAND...: the command, once nobody else builds in this clone: programs that are
-# built by two at a time come out broken.
+# building COMMAND...: the command, once nobody else builds in $build: what two build at a time
+# comes out broken. (The lock is nothing that the command's processes keep.)
 building() {
-  mkdir -p build
-  (flock 9; "$@") 9>build/.lock
+  mkdir -p "$build"
+  (
+    flock -n 9 || echo "another build is at work in $build: waiting for its end"
+    flock 9 && "$@" 9>&-
+  ) 9>"$build/.lock"
 }

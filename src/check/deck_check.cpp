@@ -37,7 +37,8 @@ struct NamedCorpus {
   std::string path;
   std::shared_ptr<const data::Corpus> corpus = {};  // none where it cannot be opened
   std::string missing = {};  // in what way; empty where it is there
-  // That its tokens are cut into; none where it can give no samples.
+  // What its tokens are cut into; none where it gives no samples, or where that is not
+  // known.
   std::optional<data::Windows> windows = {};
 
   bool is_for_training() const { return key == "data.train"; }

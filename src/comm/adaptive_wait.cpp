@@ -39,6 +39,13 @@ constexpr double kLongestHold = 1.0;
 
 }  // namespace
 
+long nap_nanoseconds(std::int64_t naps_before) {
+  constexpr std::int64_t kFirst = 20000, kLongest = 250000;
+  constexpr std::int64_t kNapsToDouble = 16;
+  const std::int64_t steps = std::min(naps_before / kNapsToDouble, kLongest / kFirst);
+  return static_cast<long>(std::min(kFirst * (1 + steps), kLongest));
+}
+
 AdaptiveWait::Clocks AdaptiveWait::system_clocks() {
   return {.wall = steady_seconds, .on_core = thread_cpu_seconds};
 }

@@ -14,6 +14,11 @@
 
 namespace trireme::comm {
 
+// How long the next nap of a wait is that has had so many. Polls take cores from ranks
+// that compute, so naps grow with the wait, to a quarter of a millisecond, and after the
+// first ones are less than a tenth of what the wait has lasted.
+long nap_nanoseconds(std::int64_t naps_before);
+
 // For one thread, and all of its waits. begin(); then, after each poll that found
 // nothing, next(), and a nap where it says so; end().
 class AdaptiveWait {

@@ -2,7 +2,7 @@
 //
 // Everything is built on non-blocking MPI calls that are polled here, because MPI
 // libraries wait by spinning: with more ranks than cores a 4 KB all-reduce then takes
-// tens of milliseconds (it takes 0.5 ms with a 20 us nap between polls). WaitPolicy::spin
+// tens of milliseconds (it takes 0.5 ms with naps between polls). WaitPolicy::spin
 // polls without a pause and is right where each rank has a core.
 //
 // Order of reductions. MPI does not promise one, it recommends it: "the same result be

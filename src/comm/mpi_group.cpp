@@ -21,13 +21,6 @@
 namespace trireme::comm {
 namespace {
 
-// Between polls of one wait, which take a core from those that are waited for: longer
-// ones the longer it has lasted, so that what is slept too long is a small part of it.
-timespec nap_after(std::uint64_t polls) {
-  constexpr long kFirst = 20000, kLongest = 250000;  // nanoseconds
-  return {0, std::min(kFirst * (1 + static_cast<long>(polls / 16)), kLongest)};
-}
-
 std::string mpi_text(int code) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
@@ -204,6 +197,7 @@ void MpiGroup::wait(MPI_Request& request, const char* call, std::int64_t number,
       world->wait == WaitPolicy::adaptive ? &world->adaptive : nullptr;
   if (adaptive != nullptr) adaptive->begin();
   Clock::time_point start{};
+  std::int64_t naps_taken = 0;
   for (std::uint64_t polls = 1;; ++polls) {
     int done = 0;
     started(MPI_Test(&request, &done, status), call, site);
@@ -214,7 +208,7 @@ void MpiGroup::wait(MPI_Request& request, const char* call, std::int64_t number,
     const bool naps = adaptive != nullptr ? adaptive->next() == AdaptiveWait::Next::nap
                                           : world->wait == WaitPolicy::yield;
     if (naps) {
-      const timespec nap = nap_after(polls);
+      const timespec nap{0, nap_nanoseconds(naps_taken++)};
       nanosleep(&nap, nullptr);
     }
     if (polls % 256 != 0) continue;

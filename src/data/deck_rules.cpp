@@ -2,8 +2,6 @@
 #include "data/deck_rules.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <string>
 
 #include "base/error.hpp"
 #include "config/enums.hpp"

@@ -231,9 +231,9 @@ EmbedSummary embed(const EmbedOptions& options, comm::Communicator& world, Log& 
                                  options.overrides, model::Use::vectors);
   Embedder embedder(options, world, model, lines);
   // Ranks take as many turns as they have found lines.
+  const index_t most = world.all_reduce(lines.size(), comm::Op::max);
   TRIREME_REQUIRE_INPUT(
-      world.all_reduce(lines.size(), comm::Op::max) ==
-          world.all_reduce(lines.size(), comm::Op::min),
+      world.all_reduce(lines.size(), comm::Op::min) == most,
       "ranks have read different numbers of lines in '{}': is it still being written?",
       options.texts);
   embedder.check_lines();

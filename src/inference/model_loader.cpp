@@ -69,7 +69,11 @@ std::optional<data::TokenId> find_first_word(const LoadedModel& model,
   const data::TokenId padding =
       ckpt::special_token(model.training, model.tokenizer, data::Special::padding)
           .value_or(0);
-  model.require_known(padding);
+  TRIREME_REQUIRE_INPUT(padding < model.deck.model.vocab,
+                        "the token for padding, {}, which texts begin with, is none of "
+                        "the {} of the model in '{}': convert it with its own tokenizer",
+                        padding, format_plural(model.deck.model.vocab, "word"),
+                        model.path.string());
   return padding;
 }
 

@@ -38,7 +38,7 @@ struct LoadedModel {
   // No tokenizer where the checkpoint has none (a converted model without its tokenizer's
   // files).
   std::optional<data::Tokenizer> tokenizer;
-  // The tokenizer's, or what the checkpoint says without one.
+  // What the checkpoint says, or else the tokenizer's.
   std::optional<data::TokenId> end_of_document;
   // Of a model that makes texts from others: what stands before the first word of one.
   std::optional<data::TokenId> first_word = {};

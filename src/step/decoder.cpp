@@ -439,10 +439,10 @@ class DecoderOf final : public Decoder {
   // `source`: on the device, its words, and behind them how many they are.
   void run_source(const Exec& exec, index_t count, index_t place,
                   const std::int32_t* source) {
-    for (nn::KvCache<T>& layer : layers_.caches) {
-      layer.sources = {
-          .capacity = source_context(), .first_place = place, .longest = count};
-    }
+    // (By its name: nvcc's front end cannot assign a list with designators to it here.)
+    const kernels::CachedTexts text{
+        .capacity = source_context(), .first_place = place, .longest = count};
+    for (nn::KvCache<T>& layer : layers_.caches) layer.sources = text;
     const model::Blueprint& blueprint = state_.blueprint;
     const BatchSpec spec = spec_of(blueprint.source_stream(), count);
     nn::MicroBatch batch(spec, 1);

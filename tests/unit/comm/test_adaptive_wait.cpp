@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 namespace trireme::comm {
 namespace {
@@ -51,6 +53,21 @@ TEST_F(AdaptiveWaitPolls, PollsOnACoreOfItsOwn) {
     EXPECT_EQ(wait_for(seconds), 0) << seconds;
   }
   EXPECT_FALSE(wait_.is_napping());
+}
+
+// Never for more than a tenth of what the wait has lasted, but for its first naps.
+TEST(Naps, GrowWithTheWait) {
+  double waited = 0.0, before = 0.0;
+  for (std::int64_t naps = 0; naps < 5000; ++naps) {
+    const double nap = 1e-9 * static_cast<double>(nap_nanoseconds(naps));
+    EXPECT_GE(nap, before);
+    if (naps >= 32) EXPECT_LE(nap, 0.1 * waited) << naps;
+    before = nap;
+    waited += nap;
+  }
+  EXPECT_EQ(nap_nanoseconds(0), 20000);
+  EXPECT_EQ(before, 250e-6);
+  EXPECT_EQ(nap_nanoseconds(std::numeric_limits<std::int64_t>::max()), 250000);
 }
 
 // Timers and daemons take a core for a moment, now and then.
