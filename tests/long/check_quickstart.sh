@@ -15,7 +15,8 @@ case $model in
 esac
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
-unset OMP_NUM_THREADS OMP_PROC_BIND GOMP_SPINCOUNT MPIR_CVAR_POLLS_BEFORE_YIELD  # as a user has them: all cores
+# As a user has them: all cores.
+unset OMP_NUM_THREADS OMP_PROC_BIND GOMP_SPINCOUNT MPIR_CVAR_POLLS_BEFORE_YIELD
 
 problems=0
 expect() {  # WHAT FILE PATTERN
