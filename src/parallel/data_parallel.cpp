@@ -56,6 +56,11 @@ std::size_t gradient_bytes(const ParamBuffer<T>& params) {
   return size_of(params.type_of(Slab::gradient));
 }
 
+// That of a unit which borrows all that it reads has no gradients, and no turn.
+bool is_empty(const Bucket& bucket) {
+  return bucket.range.size() == 0;
+}
+
 // How many elements the buffers must hold: those that buckets use in turns, and those
 // that one bucket has to itself.
 struct BufferSizes {
@@ -205,10 +210,11 @@ std::size_t DataParallel<T>::planned_staging_bytes(const ParamBuffer<T>& params)
   const auto& sharding = params.sharding();
   if (sharding.zero != 1 || sharding.parts == 1) return 0;
   std::array<index_t, kRotating> copies{};
-  const auto order = reduction_order(params.registry(), params.partition());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    index_t& copy = copies[i % kRotating];
-    const Bucket& bucket = params.partition().buckets()[order[i]];
+  std::size_t turn = 0;
+  for (const std::size_t b : reduction_order(params.registry(), params.partition())) {
+    const Bucket& bucket = params.partition().buckets()[b];
+    if (is_empty(bucket)) continue;
+    index_t& copy = copies[turn++ % kRotating];
     copy = std::max(copy, bucket.part_size);
   }
   return extent(copies[0] + copies[1]) * gradient_bytes(params);
@@ -385,6 +391,8 @@ void DataParallel<T>::need_gradients(std::size_t bucket) {
 // micro-batch whose sums are added to those of the micro-batches before it.
 template <class T>
 void DataParallel<T>::reduce(std::size_t bucket, bool adds_to_shard) {
+  // (With ZeRO 2 and 3 it has been lent a slot, which reductions give back.)
+  if (zero() < 2 && is_empty(buckets()[bucket])) return;
   // Each keeps memory until it is complete: on the host a copy of its result, with ZeRO 2
   // and 3 the slot that it was reduced from.
   const bool keeps_memory = zero() >= 2 || !groups_.gradient->is_on_stream();

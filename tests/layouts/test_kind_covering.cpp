@@ -22,6 +22,18 @@ TEST_P(KindCoveringOf, PairsHaveOneAnswer) {
   run_layouts(covering(all_rows_of(GetParam(), 8), Meet::pairs), kStepsOfPairs);
 }
 
+// A stage with the borders of both stacks has units that borrow all that they read, and
+// whose buckets are empty: these take no turn in the copies that reductions are made by.
+TEST(KindCoveringStages, OfBothStacksKeepWhatIsPlanned) {
+  MatrixSize size = kSmall;
+  size.kind = Kind::t5;
+  size.no_gate = 1;
+  Layout layout{.data = 2, .zero = 1, .small_buckets = 1, .pipeline = 4};
+  layout.schedule = config::PipelineSchedule::gpipe;
+  layout.size = size;
+  run_layouts({layout}, kStepsOfPairs);
+}
+
 // Axes of a kind's own are dealt out to the rows of the others; every value of the ones
 // must have met every value of the others there, or no array would have the pair.
 TEST_P(KindCoveringOf, TableHasEveryPairOfTwoAxesOfWhichOneIsTheKinds) {
