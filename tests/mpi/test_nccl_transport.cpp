@@ -278,8 +278,8 @@ TEST_F(NcclTransportOfRanks, CrossingMessagesAreBegunTogether) {
   }
 }
 
-// To be asked too early is no error, and leaves none. One of the ranks comes late, so that
-// the others ask too early.
+// To be asked too early is no error, and leaves none. One of the ranks comes late, so
+// that the others ask too early.
 TEST_F(NcclTransportOfRanks, MarksMayBeAskedEarly) {
   Group group(world_);
   Values<float> data(200'000, 1.0f), more(200'000, 1.0f);
