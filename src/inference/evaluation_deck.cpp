@@ -55,25 +55,15 @@ config::Deck evaluation_deck(comm::Communicator& world,
   const config::Deck trained = deck_of(checkpoint);
   const std::string text = comm::on_first_rank(world, [&] {
     require_keys(overrides);
-    config::Deck plain;
-    plain.model = trained.model;
-    plain.model.dropout = plain.model.attention_dropout = 0.0;
-    // A model's keys are judged by what its samples are. Where their corpora are is no
-    // business of the check.
-    plain.data = trained.data;
-    plain.data.train.clear();
-    plain.data.validation.clear();
-    plain.precision.compute = trained.precision.compute;
+    const std::string use = "evaluation";
+    config::Deck plain = deck_of_use(trained, use);
     plain.batch.micro = trained.batch.micro;
     plain.batch.global =
         micro_of(overrides, trained.batch.micro) * world.size() * kMicrobatches;
     plain.parallel.zero = 0;
     plain.memory.recompute = config::Recompute::full;
-    // A deck is not whole without this key; an evaluation does not use it.
-    plain.optimizer.decay = plain.run.steps;
-    plain.run.dir = plain.checkpoint.dir = "evaluation";
     const config::Deck deck =
-        config::parse(config::resolved_text(plain), "evaluation",
+        config::parse(config::resolved_text(plain), use,
                       {.overrides = overrides, .ranks = world.size()});
     for (const config::NotTrained& lack : config::not_trained(deck)) {
       throw InputError(fmt::format("{}: {} cannot be evaluated by this version: {}",

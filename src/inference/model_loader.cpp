@@ -49,6 +49,22 @@ config::Deck deck_of(const ckpt::CheckpointReader& reader) {
   return deck;
 }
 
+config::Deck deck_of_use(const config::Deck& trained, const std::string& use) {
+  config::Deck plain;
+  plain.model = trained.model;
+  plain.model.dropout = plain.model.attention_dropout = 0.0;
+  // A model's keys are judged by what its samples are. Where their corpora are is no
+  // business of the check.
+  plain.data = trained.data;
+  plain.data.train.clear();
+  plain.data.validation.clear();
+  plain.precision.compute = trained.precision.compute;
+  // A deck is not whole without these keys, which nothing reads then.
+  plain.optimizer.decay = plain.run.steps;
+  plain.run.dir = plain.checkpoint.dir = use;
+  return plain;
+}
+
 bool is_precision_of_use(std::string_view key) {
   return key == "precision.compute" || key == kProducts;
 }
@@ -87,20 +103,10 @@ config::PrecisionConfig precision_of(const config::Deck& trained,
                           "else of a deck has to do with generation",
                           text);
   }
-  config::Deck plain;
-  plain.model = trained.model;
-  plain.model.dropout = plain.model.attention_dropout = 0.0;
-  // A model's keys are judged by what its samples are, not where they come from.
-  plain.data = trained.data;
-  plain.data.train.clear();
-  plain.data.validation.clear();
-  plain.precision.compute = trained.precision.compute;
-  // A deck is not whole without these keys; generation does not use them.
-  plain.optimizer.decay = plain.run.steps;
-  plain.run.dir = plain.checkpoint.dir = "generation";
   config::Deck deck = trained;
   if (!overrides.empty()) {
-    deck = config::parse(config::resolved_text(plain), "generation",
+    const std::string use = "generation";
+    deck = config::parse(config::resolved_text(deck_of_use(trained, use)), use,
                          {.overrides = overrides, .ranks = 1});
   }
   if (!names_products(overrides)) {

@@ -30,6 +30,7 @@
 #include "base/wall_time.hpp"
 #include "check/corpus_checks.hpp"
 #include "ckpt/save.hpp"
+#include "ckpt/special_token.hpp"
 #include "comm/on_ranks.hpp"
 #include "config/load.hpp"
 #include "config/text.hpp"
@@ -68,7 +69,7 @@ ckpt::TrainingState initial_state(comm::Communicator& world, const config::Deck&
   state.seed = deck.run.seed;
   state.data_seed = deck.data.seed;
   state.tokenizer = corpus.tokenizer_files();
-  state.tokenizer_attributes["end_of_document"] =
+  state.tokenizer_attributes[ckpt::attribute_of(data::Special::end_of_document)] =
       std::to_string(corpus.end_of_document());
   return state;
 }

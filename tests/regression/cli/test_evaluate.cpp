@@ -123,24 +123,13 @@ class EvaluateKinds : public Evaluate {
     return text;
   }
 
-  RunResult train_kind(const std::string& kind, const std::vector<std::string>& set,
-                       const std::vector<std::string>& options = {}) const {
-    const fs::path deck = scratch_ / (kind + ".yaml");
-    spill(deck, "model: {kind: " + kind +
-                    ", layers: 2, hidden: 32, heads: 4, sequence: 32, dropout: 0.0}\n"
-                    "data: {train: " +
-                    corpus_of(kind).string() +
-                    ", split: [0.8, 0.13, 0.07]}\n"
-                    "batch: {micro: 2, global: 4}\n"
-                    "optimizer: {lr: 1.0e-2}\n"
-                    "run: {steps: 6, dir: " +
-                    run_dir().string() + "}\n");
-    std::vector<std::string> arguments = {"train", deck};
-    for (const std::string& text : set) {
-      arguments.insert(arguments.end(), {"--set", text});
-    }
-    arguments.insert(arguments.end(), options.begin(), options.end());
-    return trireme(arguments);
+  RunResult train_to_evaluate(const std::string& kind,
+                              const std::vector<std::string>& set = {},
+                              const std::vector<std::string>& options = {}) const {
+    std::vector<std::string> all = {"model.dropout=0.0", "data.split=[0.8, 0.13, 0.07]",
+                                    "optimizer.lr=1.0e-2", "run.steps=6"};
+    all.insert(all.end(), set.begin(), set.end());
+    return train_kind(kind, corpus_of(kind), all, options);
   }
   // The means of each objective, and of all.
   void expect_means(const json& found, const json& wanted, double tolerance) const {
@@ -391,7 +380,7 @@ TEST_F(EvaluateKinds, AreTheirRunsOwnValidation) {
   for (const std::string kind : {"bert", "t5"}) {
     SCOPED_TRACE(kind);
     fs::remove_all(run_dir());
-    const RunResult trained = train_kind(kind, {});
+    const RunResult trained = train_to_evaluate(kind);
     ASSERT_EQ(trained.status, 0) << trained.err;
     const json own = validation();
     for (const std::vector<std::string>& how :
@@ -421,7 +410,7 @@ TEST_F(EvaluateKinds, OnAnyGrid) {
   for (const std::string kind : {"bert", "t5"}) {
     SCOPED_TRACE(kind);
     fs::remove_all(run_dir());
-    const RunResult trained = train_kind(kind, {});
+    const RunResult trained = train_to_evaluate(kind);
     ASSERT_EQ(trained.status, 0) << trained.err;
     const std::vector<std::string> all = {"--data", corpus_of(kind)};
     const json alone = result(all);
@@ -457,7 +446,7 @@ TEST_F(EvaluateKinds, AnImportedBertOnThePairsOfItsHead) {
     fs::remove_all(run_dir());
     std::vector<std::string> set = model;
     set.push_back("data.pairs=" + pairs);
-    const RunResult trained = train_kind("bert", set, {"--init-from", imported});
+    const RunResult trained = train_to_evaluate("bert", set, {"--init-from", imported});
     ASSERT_EQ(trained.status, 0) << trained.err;
     own[pairs] = validation();
   }

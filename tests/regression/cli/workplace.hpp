@@ -118,6 +118,28 @@ class Workplace : public testing::Test {
     return path;
   }
 
+  // Two steps of a small model of a kind, with more of the deck by `overrides`.
+  RunResult train_kind(const std::string& kind, const fs::path& corpus,
+                       const std::vector<std::string>& overrides = {},
+                       const std::vector<std::string>& options = {},
+                       int ranks = 0) const {
+    const fs::path deck = scratch_ / (kind + ".yaml");
+    spill(deck, "model: {kind: " + kind +
+                    ", layers: 2, hidden: 32, heads: 4, sequence: 32}\n"
+                    "data: {train: " +
+                    corpus.string() +
+                    "}\n"
+                    "batch: {micro: 2, global: 4}\n"
+                    "run: {steps: 2, dir: " +
+                    run_dir().string() + "}\n");
+    std::vector<std::string> arguments = {"train", deck};
+    for (const std::string& text : overrides) {
+      arguments.insert(arguments.end(), {"--set", text});
+    }
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return ranks == 0 ? trireme(arguments) : trireme_on_ranks(ranks, arguments);
+  }
+
   // A deck of a model with some 40,000 parameters, four steps, a checkpoint every two.
   fs::path deck(const std::string& more = "") const {
     const fs::path path = scratch_ / "small.yaml";
