@@ -173,18 +173,18 @@ TEST_P(CudnnPlans, AreNotAskedForWhatTheLibraryLacks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Gpus, CudnnPlans,
+    CudnnPlansOfGpus, CudnnPlans,
     testing::Values(Gpu{"NVIDIA A100-SXM4-80GB", 80, 108, 166912, 40},
                     Gpu{"NVIDIA H100 80GB HBM3", 90, 132, 232448, 50}),
     [](const auto& info) { return "Sm" + std::to_string(info.param.architecture); });
 
-TEST(CudnnLibraryHere, HasAVersion) {
+TEST(CudnnPlansLibrary, HasAVersion) {
   EXPECT_TRUE(has_cudnn_attention());
   EXPECT_EQ(cudnn_library().version.substr(0, 2), "9.");
   EXPECT_EQ(cudnn_library().problem, "");
 }
 
-TEST(CudnnDescription, ThatIsNoneIsRefused) {
+TEST(CudnnPlansDescription, ThatIsNoneIsRefused) {
   EXPECT_THROW(Cudnn::of_description("{}", 90), Error);
 }
 

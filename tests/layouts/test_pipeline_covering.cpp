@@ -15,7 +15,7 @@ TEST(PipelineCoveringPairs, HaveOneAnswer) {
 }
 
 // Heads that are together wider than the model: 8 of 10 in 48.
-TEST(PipelineHeads, MayHaveASizeOfTheirOwn) {
+TEST(PipelineCoveringHeads, MayHaveASizeOfTheirOwn) {
   MatrixSize size = kDeep;
   size.head_size = 10;
   std::vector<Layout> layouts;

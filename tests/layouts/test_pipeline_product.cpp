@@ -16,7 +16,7 @@ void run_part(std::size_t part) {
   run_layouts(rows);
 }
 
-TEST(PipelineTriples, HaveOneAnswer) {
+TEST(PipelineProductTriples, HaveOneAnswer) {
   std::vector<Layout> layouts = all_pipelines(8);
   // One, and as many as stages, or more, or fewer, are among the others.
   std::erase_if(layouts, [](const Layout& layout) { return layout.microbatches == 2; });

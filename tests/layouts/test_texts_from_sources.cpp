@@ -162,19 +162,19 @@ double worst_difference(const comm::ProcessGroups& groups, Kind kind, index_t pr
   return worst;
 }
 
-class TextsOfKinds : public testing::TestWithParam<Kind> {
+class TextsFromSourcesOfKinds : public testing::TestWithParam<Kind> {
  protected:
-  TextsOfKinds()
+  TextsFromSourcesOfKinds()
       : world_(comm::make_mpi_world()), grid_(world_, {.tensor = world_->size()}) {}
 
   std::shared_ptr<comm::Communicator> world_;
   comm::RankGrid grid_;
 };
-INSTANTIATE_TEST_SUITE_P(, TextsOfKinds,
+INSTANTIATE_TEST_SUITE_P(, TextsFromSourcesOfKinds,
                          testing::Values(Kind::encoder_decoder, Kind::t5,
                                          Kind::t5_own_head));
 
-TEST_P(TextsOfKinds, HaveTheLogitsOfTheFullForwardPass) {
+TEST_P(TextsFromSourcesOfKinds, HaveTheLogitsOfTheFullForwardPass) {
   for (const index_t prompt : {0, 1, 9}) {
     EXPECT_LE(worst_difference<float>(grid_.groups(), GetParam(), prompt), 2e-5)
         << prompt;
@@ -183,7 +183,7 @@ TEST_P(TextsOfKinds, HaveTheLogitsOfTheFullForwardPass) {
   }
 }
 
-TEST_P(TextsOfKinds, HaveTheBitsThatTheyHaveAlone) {
+TEST_P(TextsFromSourcesOfKinds, HaveTheBitsThatTheyHaveAlone) {
   Model<float> model(grid_.groups(), GetParam());
   const std::vector<Text> all = texts(model);
   const auto together = step::make_decoder(Exec(), model, kTexts);
@@ -214,7 +214,7 @@ TEST_P(TextsOfKinds, HaveTheBitsThatTheyHaveAlone) {
   }
 }
 
-TEST_P(TextsOfKinds, AreCopiedWithTheirSources) {
+TEST_P(TextsFromSourcesOfKinds, AreCopiedWithTheirSources) {
   Model<float> model(comm::make_groups_of_one(), GetParam());
   const std::vector<Text> all = texts(model);
   const auto decoder = step::make_decoder(Exec(), model, 3);
@@ -229,7 +229,7 @@ TEST_P(TextsOfKinds, AreCopiedWithTheirSources) {
 }
 
 // No memory is taken for an encoder's layers, which could decode as well.
-TEST(TextsOfT5, KeepKeysOfTheDecoderAlone) {
+TEST(TextsFromSourcesOfT5, KeepKeysOfTheDecoderAlone) {
   const Model<float> model(comm::make_groups_of_one(), Kind::t5);
   const model::Architecture& a = model.blueprint.architecture;
   const index_t positions = model.text_positions() + model.source_positions();

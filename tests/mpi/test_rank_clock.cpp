@@ -84,7 +84,7 @@ TEST(RankClockTogether, BringsClocksTogether) {
 }
 
 // The last rank comes late to a message of all, and waits for nobody.
-TEST(MessageWaitsTogether, AreForTheLastToCome) {
+TEST(RankClockMessageWaits, AreForTheLastToCome) {
   const auto world = comm::make_mpi_world();
   const int rank = world->rank(), last = world->size() - 1;
   if (last == 0) return;

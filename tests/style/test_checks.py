@@ -206,6 +206,16 @@ class StyleChecks(unittest.TestCase):
         self.assertEqual([], self.found("text_rules", files=self.source(
             'auto mask = batch.field<float>("loss_mask");  // Model<float>', above)))
 
+    def test_test_that_no_entry_runs(self):
+        name = "tests/unit/base/test_layer_norm.cpp"
+        for text in ("TEST(LayerNorm, A) {}", "TEST_F(LayerNormOf, A) {}",
+                     "INSTANTIATE_TEST_SUITE_P(, LayerNorm, Values(1));",
+                     "INSTANTIATE_TEST_SUITE_P(LayerNorm, Norm, Values(1));"):
+            self.assertEqual([], self.found("text_rules", files=self.source(text, name)), text)
+        for text in ("TEST(Layernorm, A) {}", "TYPED_TEST(Norm, A) {}",
+                     "INSTANTIATE_TEST_SUITE_P(\n    Norm, LayerNorm,\n    Values(1));"):
+            self.expect("text_rules", self.source(text, name), "begin with LayerNorm")
+
     def test_long_line_blank_tab_and_missing_newline(self):
         self.expect("text_rules", self.source("// " + "x" * 88), "91 columns")
         self.expect("text_rules", self.source("int a; "), "blanks")

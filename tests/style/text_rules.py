@@ -1,6 +1,7 @@
 # tests/style/text_rules.py — what is read off the text of a file: banner, include guard,
 # line length, blanks, no exit or assert, no swallowed exception, no type that a model
-# computes in above the step, no path or package host of somebody's machine.
+# computes in above the step, no test that no entry of ctest runs, no path or package host of
+# somebody's machine.
 import re
 from pathlib import Path
 
@@ -33,6 +34,11 @@ ABOVE_THE_STEP = ("src/run/", "src/plan/", "src/inference/", "src/job/", "src/ch
 BELOW_THE_REPLICA = ("src/check/selftest", "src/check/preflight")
 COMPUTE_TYPE = re.compile(r"(?<!field)[<,]\s*(?:float|bf16|fp16)\s*[,>]"
                           r"|\bDType::|\bdtype_of\b|TRIREME_FOR_EACH_\w*(?:TYPE|REAL)\b")
+
+
+# What a test is called by: its suite, or what stands before it where a suite has parameters.
+TEST_NAMES = re.compile(r"^(?:TEST|TEST_F|TYPED_TEST)\(\s*(\w+)"
+                        r"|^INSTANTIATE_(?:TYPED_)?TEST_SUITE_P\(\s*(\w*)\s*,\s*(\w+)", re.M)
 
 
 def guard_of(name):
@@ -85,6 +91,19 @@ def check_cpp(name, text, lines):
                 yield 1, f"no line '{directive}' (include guard)"
 
 
+def check_test_names(name, text):
+    """trireme_add_tests() runs what begins with the file's name: LayerNorm... of
+    test_layer_norm.cpp. A test that begins with something else would never run."""
+    words = Path(name).stem.removeprefix("test_").split("_")
+    begin = "".join(word[:1].upper() + word[1:] for word in words)
+    code = source_tree.blank(text)
+    for match in TEST_NAMES.finditer(code):
+        called = match.group(1) or match.group(2) or match.group(3)
+        if not called.startswith(begin):
+            yield (source_tree.line_of(code, match.start()),
+                   f"{called}: no entry of ctest runs it; tests of this file begin with {begin}")
+
+
 def check(root):
     found = []
     for name in source_tree.files(root):
@@ -114,5 +133,7 @@ def check(root):
         problems += check_banner(name, lines)
         if suffix in (".hpp", ".cpp"):
             problems += check_cpp(name, text, lines)
+        if name.startswith("tests/") and Path(name).match("test_*.cpp"):
+            problems += check_test_names(name, text)
         found += [f"{name}:{number}: {what}" for number, what in problems]
     return found

@@ -113,7 +113,7 @@ TEST(QueueSpans, OfAHostAreInNoTrace) {
   EXPECT_EQ(trace.events().size(), 0u);
 }
 
-TEST(DeviceClock, IsALineBetweenTwoReadings) {
+TEST(QueueSpansDeviceClock, IsALineBetweenTwoReadings) {
   const auto origin = Clock::now();
   const auto device_of = [&](Clock::time_point time) {
     return 7.0 + 1.25 * seconds_between(origin, time);

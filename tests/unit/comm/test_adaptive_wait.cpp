@@ -56,7 +56,7 @@ TEST_F(AdaptiveWaitPolls, PollsOnACoreOfItsOwn) {
 }
 
 // Never for more than a tenth of what the wait has lasted, but for its first naps.
-TEST(Naps, GrowWithTheWait) {
+TEST(AdaptiveWaitNaps, GrowWithTheWait) {
   double waited = 0.0, before = 0.0;
   for (std::int64_t naps = 0; naps < 5000; ++naps) {
     const double nap = 1e-9 * static_cast<double>(nap_nanoseconds(naps));

@@ -339,7 +339,7 @@ TEST_F(MaskedMakerData, DamagedSentencesAreFound) {
               HasSubstr("/sentences does not ascend, or leaves out"));
 }
 
-TEST(MaskedRulesChecks, AreRefusedWhereTheyDoNotFit) {
+TEST(MaskedMakerRules, AreRefusedWhereTheyDoNotFit) {
   const auto message = [](auto change) {
     MaskedRules rules = masked_rules_for(128, Pairs::order);
     change(rules);
@@ -361,7 +361,7 @@ TEST(MaskedRulesChecks, AreRefusedWhereTheyDoNotFit) {
               HasSubstr("set data.pairs: none and model.binary_head: false"));
 }
 
-TEST(MaskedVocabularyOf, HasWordsAndWhatIsNoText) {
+TEST(MaskedMakerVocabulary, HasWordsAndWhatIsNoText) {
   const Tokenizer tokenizer = Tokenizer::load({test::fixture("uncased")});
   const auto vocabulary = uncased_vocabulary();
   for (const char* text : {"[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"}) {
@@ -380,7 +380,7 @@ TEST(MaskedVocabularyOf, HasWordsAndWhatIsNoText) {
 }
 
 // Byte-level BPE with BERT's tokens: words begin with a space.
-TEST(MaskedVocabularyOf, ByteLevelBpe) {
+TEST(MaskedMakerVocabulary, ByteLevelBpe) {
   std::string json = io::read_file(test::fixture("trained.json"));
   const std::string list = "\"added_tokens\":[";
   json.insert(json.find(list) + list.size(),

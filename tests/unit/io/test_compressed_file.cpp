@@ -179,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(CompressedFile, CompressedFile,
                            return std::string(io::name_of(info.param));
                          });
 
-TEST(Compression, IsToldByTheFirstBytes) {
+TEST(CompressedFileFormats, IsToldByTheFirstBytes) {
   EXPECT_EQ(io::compression_of(test::gzip_of("a")), Compression::gzip);
   EXPECT_EQ(io::compression_of(test::zstd_of("a")), Compression::zstd);
   EXPECT_EQ(io::compression_of(std::string_view("\x53\x2A\x4D\x18", 4)),
@@ -193,7 +193,7 @@ TEST(Compression, IsToldByTheFirstBytes) {
   EXPECT_EQ(io::promised_compression("b.gz/a.jsonl"), Compression::none);
 }
 
-TEST(Compression, ZstdFramesThatAreSkipped) {
+TEST(CompressedFileFormats, ZstdFramesThatAreSkipped) {
   const test::Scratch scratch;
   const std::string skipped = std::string("\x50\x2A\x4D\x18\x05\0\0\0", 8) + "12345";
   test::spill(scratch / "f",
@@ -204,7 +204,7 @@ TEST(Compression, ZstdFramesThatAreSkipped) {
   EXPECT_EQ(text, "one two");
 }
 
-TEST(Compression, ZstdWindowsHaveABound) {
+TEST(CompressedFileFormats, ZstdWindowsHaveABound) {
   const test::Scratch scratch;
   std::string text(10, '\0');
   // A frame of four bytes as they are, whose window has the logarithm 10 + exponent / 8.

@@ -254,7 +254,7 @@ TEST(DecodeLinearResidual, MayBeTheOutput) {
 }
 
 // To the last number that is divided by multiplying, and behind it.
-TEST(DecodeDivisor, DividesExactly) {
+TEST(DecodeLinearDivisor, DividesExactly) {
   for (const int by : {1, 2, 3, 5, 7, 64, 96, 65537, 2147483647}) {
     const impl::Divisor divisor(by);
     const auto most = static_cast<std::int64_t>(0xffffffffu / static_cast<unsigned>(by));

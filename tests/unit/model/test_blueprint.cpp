@@ -152,7 +152,7 @@ TEST(BlueprintCheck, SeesFieldsThatDoNotSayWhatTheyHold) {
 
 // Layers of BERT-base over 128 tokens, and of T5-base's decoder over 114 words and a
 // source of 512: 2 FLOPs for each weight and token, 4 of the heads' sizes for each score.
-TEST(BlockFlops, AreOfTheStreamsThatABlockReads) {
+TEST(BlueprintBlockFlops, AreOfTheStreamsThatABlockReads) {
   using kernels::MaskKind;
   const BatchSpec text{.streams = {{"text", 128}, {"predictions", 20}}, .fields = {}};
   const BlockSpec bert{

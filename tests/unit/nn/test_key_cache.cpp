@@ -136,9 +136,9 @@ TYPED_TEST(KeyCache, IsRefusedWhenFull) {
 }
 
 // The layer of T5's decoder for a text of kLongest positions from a source of kSource.
-class SourceCache : public ::testing::Test {
+class KeyCacheOfASource : public ::testing::Test {
  protected:
-  SourceCache() : layer_(make(bench_)) {
+  KeyCacheOfASource() : layer_(make(bench_)) {
     bench_.allocate([&](const nn::Context& shapes) {
       const auto none = [](index_t rows) {
         return View2<double>(static_cast<double*>(nullptr), extent(rows), kHidden);
@@ -195,7 +195,7 @@ class SourceCache : public ::testing::Test {
                 source_values_ = unwritten(2 * kCapacity);
 };
 
-TEST_F(SourceCache, GivesWhatTheFullForwardPassGives) {
+TEST_F(KeyCacheOfASource, GivesWhatTheFullForwardPassGives) {
   EXPECT_EQ(layer_.source_columns(), kColumns);
   const Array<double> want(extent(kLongest * kHidden)), y(extent(kLongest * kHidden));
   layer_.forward(context(kLongest), x_.cmatrix(kLongest, kHidden),

@@ -59,7 +59,7 @@ TEST_P(NonFinitePlace, IsNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    NonFinite, NonFinitePlace,
+    NonFinitePlaceOf, NonFinitePlace,
     ::testing::Values(
         PlaceCase{"embedding/position/weight", 13, "embedding"},
         PlaceCase{"layers/0/input_norm/weight", 3, "layers/0/input_norm"},

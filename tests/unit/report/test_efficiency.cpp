@@ -517,7 +517,7 @@ TEST(Efficiency, JsonHasStagesSitesAndTheReference) {
   EXPECT_THAT(efficiency.text(), HasSubstr("runs/one/efficiency.json"));
 }
 
-TEST(KernelClasses, EveryKernelHasOne) {
+TEST(EfficiencyKernelClasses, EveryKernelHasOne) {
   const std::pair<const char*, KernelKind> kExpected[] = {
       {"kernels::gemm", KernelKind::products},
       {"kernels::linear_forward[fused]", KernelKind::products},

@@ -19,7 +19,7 @@ void sleep_ms(int ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
 }
 
-TEST(StepProfileSamples, AreEverFurtherApart) {
+TEST(RankAccountSamples, AreEverFurtherApart) {
   const ProfileOptions samples{.samples = true};
   int first = 0, later = 0;
   for (std::int64_t step = 1; step <= 10000; ++step) {
@@ -143,7 +143,7 @@ TEST_F(RankAccountOfOne, WaitsForAllAreMessages) {
   EXPECT_GE(taken.steps[1].seconds[TimePart::host], 0.005 - 1e-6);
 }
 
-TEST(SlowSteps, IsTheOneThatTookMuchLonger) {
+TEST(RankAccountSlowSteps, IsTheOneThatTookMuchLonger) {
   SlowSteps steps;
   steps.add(1, 9.0);  // the first of a start
   for (int i = 2; i <= 10; ++i) steps.add(i, 1.0 + 0.01 * i);
@@ -165,7 +165,7 @@ TEST(SlowSteps, IsTheOneThatTookMuchLonger) {
   EXPECT_FALSE(quick.take().has_value());
 }
 
-TEST(SlowSteps, SayWhoWasLongerAtWhat) {
+TEST(RankAccountSlowSteps, SayWhoWasLongerAtWhat) {
   const std::vector<std::string> axes = {"tensor", "gradient"};
   const SlowStep slow{.step = 120, .seconds = 3.1, .usual = 1.5};
   std::vector<PartSeconds> excess(3, PartSeconds(2));

@@ -24,7 +24,7 @@ ModelCost model_of(int layers) {
   return model;
 }
 
-TEST(EvenSplit, IsAsEvenAsMayBe) {
+TEST(DivisionEvenSplit, IsAsEvenAsMayBe) {
   EXPECT_EQ(even_split(8, 4), (Split{2, 2, 2, 2}));
   EXPECT_EQ(even_split(10, 4), (Split{2, 3, 3, 2}));
   EXPECT_EQ(even_split(11, 4), (Split{2, 3, 3, 3}));
