@@ -220,8 +220,7 @@ TEST_P(Outputs, AreWhatTheBlocksBeforeTheLastSay) {
     }
   }
 }
-INSTANTIATE_TEST_SUITE_P(OutputsOf, Outputs,
-                         ::testing::Values(Use::vectors, Use::words));
+INSTANTIATE_TEST_SUITE_P(OutputsOf, Outputs, ::testing::Values(Use::vectors, Use::words));
 
 TEST(OutputsRefused, OfWrongSizes) {
   step::ModelState<double> state =
