@@ -25,6 +25,7 @@
 #include "comm/planned_communicator.hpp"
 #include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
+#include "layouts/narrow_tolerances.hpp"
 #include "step/step_plan.hpp"
 #include "support/allocated_bytes.hpp"
 #include "support/allocation_counter.hpp"
@@ -49,6 +50,9 @@ struct Distances {
 
 namespace {
 
+// Where weights move by ten units of rounding, gradients of the models here move by 6e-6,
+// and one unit that passes a corner makes it 1e-2.
+constexpr double kMostByShifts = 3e-5;
 constexpr index_t kFirstOfLogits = 10000;  // samples that no step has seen
 // A rank of a layout that failed is not waited for; one that has no part in the layouts
 // of some number of ranks waits for all of them.
@@ -114,11 +118,9 @@ double norm_of(const std::vector<float>& values) {
 }
 
 template <class T>
-double most_of_gradients(const MatrixSize& size) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (size.has_corner()) return Tolerances<T>::kCornerGradient;
-  }
-  return Tolerances<T>::kGradient;
+double most_of_gradients(Kind kind) {
+  if constexpr (std::is_same_v<T, float>) return Tolerances<T>::kGradient;
+  return narrow_tolerances<T>(kind).gradient;
 }
 
 // The furthest, as a part of what it may be apart from.
@@ -144,7 +146,7 @@ double check_gradients(comm::Communicator& world, const MatrixRunOf<T>& run,
     const std::string of = name.substr(0, name.find(kCopy));
     const double size =
         std::max(norm_of(reference.gradients.at(of)), 1e-4 * reference.gradient_norm);
-    EXPECT_LE(std::sqrt(sum), most_of_gradients<T>(layout.size) * size) << name;
+    EXPECT_LE(std::sqrt(sum), most_of_gradients<T>(layout.size.kind) * size) << name;
     furthest = std::max(furthest, std::sqrt(sum) / size);
   }
   return furthest;
@@ -350,8 +352,9 @@ Distances check_narrow_layout(const std::shared_ptr<comm::Communicator>& world,
       furthest.gradient = check_gradients(*world, run, layout, reference);
     }
     const Distances here = distances_of(run, run.finish(), reference, extent(step));
-    EXPECT_LE(here.loss, Tolerances<T>::kLoss) << "step " << step + 1;
-    EXPECT_LE(here.norm, Tolerances<T>::kNorm) << "step " << step + 1;
+    const NarrowTolerances most = narrow_tolerances<T>(layout.size.kind);
+    EXPECT_LE(here.loss, most.loss) << "step " << step + 1;
+    EXPECT_LE(here.norm, most.norm) << "step " << step + 1;
     furthest.add(here);
     if (step != 1) continue;
     check_messages(run);
@@ -388,8 +391,7 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
     using Most = Tolerances<float>;
     const Distances here = distances_of(run, report, reference, extent(step));
     EXPECT_LE(here.loss, Most::kLoss) << "step " << step + 1;
-    const bool is_first = step == 0 && !layout.size.has_corner();
-    EXPECT_LE(here.norm, is_first ? Most::kFirstNorm : Most::kNorm)
+    EXPECT_LE(here.norm, step == 0 ? Most::kFirstNorm : Most::kNorm)
         << "step " << step + 1;
   }
   EXPECT_NEAR(run.evaluated_loss(kFirstOfLogits), reference.evaluated_loss,
@@ -581,6 +583,27 @@ TRIREME_INSTANTIATE(fp16)
 
 namespace {
 
+// How far the first step's gradients move where every weight moves by ten units of fp32's
+// rounding: by that, times what sums lose, but for units that pass a corner on the way.
+double most_by_shifts(const Layout& one, const MatrixReference& reference) {
+  constexpr double kPart = 10 * 0x1p-24;
+  constexpr std::uint32_t kTurns = 4;
+  double furthest = 0.0;
+  for (std::uint32_t turn = 0; turn < kTurns; ++turn) {
+    MatrixRun run(comm::make_self_communicator("world"), one);
+    run.shift_weights(kPart, turn);
+    run.accumulate(0);
+    for (std::size_t p = 0; p < run.registry().size(); ++p) {
+      const std::vector<float>& want =
+          reference.gradients.at(run.registry().spec(p).name);
+      const double size = std::max(norm_of(want), 1e-4 * reference.gradient_norm);
+      const double square = square_of_difference(run, one, p, want);
+      furthest = std::max(furthest, std::sqrt(square) / size);
+    }
+  }
+  return furthest;
+}
+
 template <class T>
 MatrixReference matrix_reference(const MatrixSize& size, int steps) {
   MatrixReference reference;
@@ -602,6 +625,11 @@ MatrixReference matrix_reference(const MatrixSize& size, int steps) {
   }
   reference.evaluated_loss = run.evaluated_loss(kFirstOfLogits);
   reference.logits = run.logits(kFirstOfLogits);
+  if (std::is_same_v<T, float> && size.has_corner()) {
+    EXPECT_LE(most_by_shifts(one, reference), kMostByShifts)
+        << name_of(size.kind) << ": a unit of the first step is at the activation's "
+        << "corner within rounding: take another kSeedOfWeights";
+  }
   return reference;
 }
 

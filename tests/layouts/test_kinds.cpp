@@ -1,9 +1,11 @@
 // A kind of model that only tests have in the layout matrix: along every axis it has the
 // answer of one rank, over either transport, though nothing above its blocks was made for
-// it. BERT and T5: test_kind_covering.cpp.
+// it. BERT and T5: test_kind_covering.cpp, but for NCCL's rules, which are here.
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layouts/layout_matrix.hpp"
@@ -70,6 +72,26 @@ TEST_P(KindOverNccl, IsCarried) {
   run_layouts_strictly(in_pipelines(GetParam()));
 }
 
+// A BERT's own messages are those of its heads, with sequence parallelism: of the masked
+// rows, and of the row that the pooler reads. Each head is on the last stage, or on a
+// rank that has all.
+class BertOverNccl : public ::testing::TestWithParam<Kind> {};
+TEST_P(BertOverNccl, IsCarried) {
+  std::vector<Layout> layouts = {
+      {.tensor = 4, .sequence = 1, .microbatches = 2, .recompute = 1},
+      {.tensor = 2, .sequence = 1, .data = 2, .zero = 3, .microbatches = 2}};
+  for (Layout& layout : layouts) layout.size = kSmall;
+  for (const Layout& layout : in_pipelines(GetParam())) {
+    if (layout.tensor > 1) layouts.push_back(layout);
+  }
+  const std::set<std::string> sites =
+      run_layouts_strictly(of_kind(GetParam(), std::move(layouts)));
+  // The last stages are not on every rank: of all of them together.
+  for (const char* site : {"rows of masked words", "first position of samples"}) {
+    EXPECT_TRUE(layout_world()->any(sites.count(site) > 0)) << site;
+  }
+}
+
 std::string name_of_kind(const ::testing::TestParamInfo<Kind>& info) {
   return name_of(info.param);
 }
@@ -81,6 +103,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, KindInPipelines, ::testing::Values(Kind::encoder
 INSTANTIATE_TEST_SUITE_P(Kinds, KindOverNccl,
                          ::testing::Values(Kind::encoder_decoder, Kind::t5),
                          name_of_kind);
+INSTANTIATE_TEST_SUITE_P(Kinds, BertOverNccl,
+                         ::testing::Values(Kind::bert, Kind::bert_post), name_of_kind);
 
 }  // namespace
 }  // namespace trireme::test

@@ -462,6 +462,109 @@ TEST(StepMessages, OfDataRanksOfEveryStage) {
   }
 }
 
+// Two layers of an encoder and three of a decoder, which reads the memory in each.
+model::Architecture small_t5() {
+  return {.kind = model::ModelKind::t5,
+          .layers = 2,
+          .decoder_layers = 3,
+          .hidden = 8,
+          .heads = 2,
+          .kv_heads = 2,
+          .head_size = 4,
+          .ffn_hidden = 16,
+          .sequence = 6,
+          .decoder_sequence = 4,
+          .vocab = 37,
+          .norm = model::Norm::rmsnorm,
+          .activation = model::Activation::relu,
+          .position = model::Position::relative,
+          .bias = false,
+          .relative_attention_num_buckets = 8,
+          .relative_attention_max_distance = 20};
+}
+
+// What a stage sends for one micro-batch: calls, and elements of all of them.
+struct Sent {
+  index_t calls = 0, elements = 0;
+};
+struct StageSends {
+  Sent activations, gradients;  // to the next piece, and back to the one before
+};
+
+// By the plan of a step of three micro-batches, of two samples each.
+StageSends sent_by_stage(const PipelineLayout& pipeline, const Layout& layout) {
+  constexpr int kMicrobatches = 3;
+  const model::Architecture t5 = small_t5();
+  const ModelState<float> state(
+      groups_of(layout, 0), t5,
+      {.sequence_parallel = layout.sequence, .pipeline = pipeline});
+  const StepPlan plan = plan_step(
+      state,
+      {.micro = 2, .sequence = t5.sequence, .microbatches = kMicrobatches, .seed = 0});
+  StageSends sent;
+  for (const MessageTally& message : plan.tally.messages()) {
+    if (message.axis != "pipeline" || message.operation != "send") continue;
+    Sent& of = message.site == "activations" ? sent.activations : sent.gradients;
+    EXPECT_EQ(message.calls % kMicrobatches, 0);
+    EXPECT_EQ(message.elements % kMicrobatches, 0);
+    of = {message.calls / kMicrobatches, message.elements / kMicrobatches};
+  }
+  return sent;
+}
+
+// Over one tensor rank, and over two, which share a message either way.
+void check_t5(const PipelineLayout& pipeline, const std::vector<StageSends>& expected) {
+  for (const auto& [t, sequence] : {std::pair{1, false}, {2, false}, {2, true}}) {
+    Layout layout{.t = t, .sequence = sequence, .p = pipeline.stages};
+    for (layout.stage = 0; layout.stage < pipeline.stages; ++layout.stage) {
+      SCOPED_TRACE(fmt::format("[{}] x {} {} t {} {} stage {}",
+                               fmt::join(pipeline.split, ", "), pipeline.chunks,
+                               config::name_of(pipeline.schedule), t, sequence,
+                               layout.stage));
+      const StageSends sent = sent_by_stage(pipeline, layout);
+      const StageSends& want = expected.at(static_cast<std::size_t>(layout.stage));
+      EXPECT_EQ(sent.activations.calls, want.activations.calls);
+      EXPECT_EQ(sent.activations.elements * t, want.activations.elements);
+      EXPECT_EQ(sent.gradients.calls, want.gradients.calls);
+      EXPECT_EQ(sent.gradients.elements * t, want.gradients.elements);
+    }
+  }
+}
+
+// Of two samples the source's text has 6 x 2 x 8 = 96 elements, the memory as many, and
+// the text 4 x 2 x 8 = 64; memory and text together are 160. The memory crosses a border
+// once, however many layers behind it read it, and its gradient comes back as often.
+TEST(StepMessages, OfT5AreTheTensorsOfEachBorderOnce) {
+  struct Case {
+    schedule::Split split;
+    std::vector<StageSends> sent;
+  };
+  const std::vector<Case> cases = {
+      // encoder 0 | encoder 1, decoder 0 | decoder 1 and 2
+      {{1, 2, 2}, {{{1, 96}, {}}, {{1, 160}, {1, 96}}, {{}, {1, 160}}}},
+      // encoder | decoder 0 | decoder 1 and 2
+      {{2, 1, 2}, {{{1, 96}, {}}, {{1, 160}, {1, 96}}, {{}, {1, 160}}}},
+      // encoder, decoder 0 | decoder 1, which hands the memory on | decoder 2
+      {{3, 1, 1}, {{{1, 160}, {}}, {{1, 160}, {1, 160}}, {{}, {1, 160}}}},
+      // encoder 0 | encoder 1 | decoder: its memory is made where it is read
+      {{1, 1, 3}, {{{1, 96}, {}}, {{1, 96}, {1, 96}}, {{}, {1, 96}}}},
+      // encoder | decoder | head, which reads the text alone
+      {{2, 3, 0}, {{{1, 96}, {}}, {{1, 64}, {1, 96}}, {{}, {1, 64}}}}};
+  using config::PipelineSchedule;
+  for (const auto& [split, sent] : cases) {
+    for (const auto schedule : {PipelineSchedule::one_f_one_b,
+                                PipelineSchedule::zero_bubble, PipelineSchedule::gpipe}) {
+      check_t5({.stages = 3, .chunks = 1, .split = split, .schedule = schedule}, sent);
+    }
+  }
+  // encoder 0 | encoder 1 | decoder 0 | decoder 1 | decoder 2 | head, in turn on the
+  // three stages. Borders: 96, 96, 160, 160, 64.
+  check_t5({.stages = 3, .chunks = 2, .split = {1, 1, 1, 1, 1, 0}},
+           {{{2, 96 + 160}, {1, 160}},
+            {{2, 96 + 64}, {2, 96 + 160}},
+            {{1, 160}, {2, 96 + 64}}});
+}
+
 std::int64_t calls(const Messages& messages, const char* axis, const char* operation) {
   std::int64_t sum = 0;
   for (const auto& [key, counts] : messages) {
