@@ -1,122 +1,92 @@
 // BERT and T5 go on as GPT does: in the same layout to the bit, in another one with the
 // losses of one rank that never stopped.
-#include <filesystem>
+//
+// What is met every day: four layouts, each with another degree of ZeRO or none and with
+// other values of the other axes. Every two of them meet in one restart, so that each
+// value has been saved or read where each other value is read or was saved; and one rank
+// meets stages that no other layout has. The other direction of each two, and all of the
+// kinds' variants, of which a few restarts are here: tests/long/test_kind_restarts.cpp.
+#include <array>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "data/sentence_piece_library.hpp"
-#include "restart/training_runs.hpp"
+#include "restart/kind_runs.hpp"
 
 namespace trireme::test {
 namespace {
 
-class KindsRestart : public TrainingRuns {
+class KindsRestart : public KindRuns {
  protected:
-  static constexpr int kSteps = 8, kStop = 3;
-
-  struct Layout {
-    int ranks;
-    Arguments keys;
-  };
-
-  void tokenize(const std::string& corpus, const Arguments& more) const {
-    Arguments arguments = {"tokenize",    fixture("sample.txt").string(),
-                           "--documents", "blank-line",
-                           "--out",       corpus};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const RunResult result = trireme(arguments, options(1));
-    ASSERT_EQ(result.status, 0) << result.err;
-  }
-  void write_kind(const std::string& model, const std::string& corpus) {
-    spill(scratch_ / "kind.yaml",
-          "model: {" + model +
-              ", hidden: 24, heads: 4, sequence: 32, dropout: 0.1, attention_dropout: "
-              "0.1}\ndata: {train: " +
-              corpus +
-              ", split: [0.8, 0.2, 0.0]}\n"
-              "batch: {micro: 1, global: 4}\n"
-              "optimizer: {lr: 2.0e-3, schedule: cosine, warmup: 3, decay: 8}\n"
-              "run: {steps: 8, seed: 7, log_every: 1, validate_every: 4, "
-              "validate_samples: 8}\n"
-              "checkpoint: {every: 5, keep: 0}\n");
-  }
-  void start(const std::string& run, const Layout& layout,
-             const Arguments& more = {}) const {
-    Arguments arguments = {"train", "kind.yaml", "--run-dir", run};
-    for (const std::string& key : layout.keys) {
-      arguments.insert(arguments.end(), {"--set", key});
+  void expect_restarts() {
+    constexpr std::array<const char*, 4> kLayouts = {"tensor", "chunks", "zero3",
+                                                     "zero2"};
+    train_whole("one");
+    for (const char* layout : kLayouts) {
+      train_whole(layout);
+      expect_same_again(layout);
     }
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const RunResult result = trireme_on_ranks(layout.ranks, arguments, options(1));
-    ASSERT_EQ(result.status, 0) << run << ": " << result.err;
-  }
-
-  // Each layout stops and goes on, in itself and in the next of the list.
-  void expect_restarts(const std::vector<Layout>& layouts) const {
-    constexpr double kTolerance = 5e-6;
-    const auto name = [](const char* what, std::size_t i) {
-      return std::string(what) + std::to_string(i);
-    };
-    const std::string stop = "run.steps=" + std::to_string(kStop);
-    for (std::size_t i = 0; i < layouts.size(); ++i) {
-      start(name("whole", i), layouts[i]);
-      start(name("part", i), layouts[i], {"--set", stop});
-      start(name("rest", i), layouts[i], {"--resume", name("part", i)});
-      expect_same_checkpoint(newest(name("whole", i)), newest(name("rest", i)));
-    }
-    const auto expected = metrics("whole0").steps;
-    ASSERT_EQ(std::ssize(expected), kSteps);
-    for (std::size_t from = 0; from < layouts.size(); ++from) {
-      const std::size_t to = (from + 1) % layouts.size();
-      const std::string run = name("part", from) + "-" + std::to_string(to);
-      SCOPED_TRACE(run);
-      start(run, layouts[to], {"--resume", name("part", from)});
-      const auto got = metrics(run).steps;
-      ASSERT_EQ(std::ssize(got), kSteps - kStop);
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        const double want = expected[i + kStop].loss;
-        EXPECT_NEAR(got[i].loss, want, kTolerance * want) << "step " << i + kStop + 1;
+    for (std::size_t a = 0; a < kLayouts.size(); ++a) {
+      for (std::size_t b = a + 1; b < kLayouts.size(); ++b) {
+        // Each is the first of some and the second of others.
+        const bool is_forward = (a + b) % 2 == 1;
+        expect_restart(kLayouts[is_forward ? a : b], kLayouts[is_forward ? b : a]);
       }
     }
+    const std::string stages = go_on("one", kEvery, "stages");
+    expect_losses_of("one", stages, kEvery);
+    expect_losses_of("one", go_on(stages, 2 * kEvery, "one"), 2 * kEvery);
+  }
+  void expect_restart(const std::string& from, const std::string& to) const {
+    expect_losses_of("one", go_on(from, kEvery, to), kEvery);
+  }
+  // The one restart of a variant.
+  void expect_one_restart(const std::string& from, const std::string& to) const {
+    train_whole("one");
+    train_whole(from);
+    expect_restart(from, to);
+  }
+  // Of 16 bits the run that never changed its layout is the measure.
+  void expect_restart_in_bf16(const RestartedModel& of, const std::string& from,
+                              const std::string& to) {
+    prepare(of, {"precision.compute=bf16"});
+    train_whole(from);
+    expect_losses_of(from, go_on(from, kEvery, to), kEvery, kBf16Tolerance);
   }
 };
 
-const std::vector<std::string>& two_by_two() {
-  static const std::vector<std::string> keys = {
-      "parallel.tensor=2", "parallel.pipeline=2", "parallel.sequence=true"};
-  return keys;
-}
-
 TEST_F(KindsRestart, OfBert) {
-  tokenize("bert.h5", {"--tokenizer", fixture("uncased").string(), "--sentences", "en"});
-  write_kind("kind: bert, layers: 4", "bert.h5");
-  expect_restarts({{1, {}},
-                   {4, two_by_two()},
-                   {4, {"parallel.zero=3"}},
-                   {2, {"parallel.zero=0", "parallel.tensor=2"}}});
+  prepare(kBert);
+  expect_restarts();
 }
 
 TEST_F(KindsRestart, OfBertWithNormsBehindItsSums) {
-  tokenize("bert.h5", {"--tokenizer", fixture("uncased").string(), "--sentences", "en"});
-  write_kind("kind: bert, layers: 4, norm_placement: post", "bert.h5");
-  expect_restarts({{1, {}}, {4, {"parallel.pipeline=2", "parallel.zero=3"}}});
+  prepare(kPostNormBert);
+  expect_one_restart("zero3", "chunks");
+}
+
+TEST_F(KindsRestart, OfPackedBertWithoutPairs) {
+  prepare(kPackedBert);
+  expect_one_restart("zero2", "tensor");
+}
+
+TEST_F(KindsRestart, OfBertInBf16) {
+  expect_restart_in_bf16(kBert, "zero3", "tensor");
 }
 
 TEST_F(KindsRestart, OfT5) {
-  if (!data::has_sentence_piece()) GTEST_SKIP() << "a build without SentencePiece";
-  std::filesystem::create_directory(scratch_ / "t5");
-  std::filesystem::copy(fixture("unigram.model"), scratch_ / "t5" / "spiece.model");
-  spill(scratch_ / "t5" / "tokenizer_config.json", R"({"extra_ids": 100})");
-  tokenize("t5.h5", {"--tokenizer", "t5"});
-  write_kind("kind: t5, layers: 2, decoder_layers: 2, head_size: 8", "t5.h5");
-  expect_restarts({{1, {}},
-                   {4, {"parallel.pipeline=4"}},
-                   {2, {"parallel.pipeline=2", "parallel.virtual_pipeline=2"}},
-                   {4,
-                    {"parallel.tensor=2", "parallel.sequence=true", "parallel.pipeline=2",
-                     "parallel.split=1", "parallel.schedule=zero_bubble"}},
-                   {4, {"parallel.pipeline=2", "parallel.zero=3"}}});
+  if (!kT5.can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
+  prepare(kT5);
+  expect_restarts();
+}
+
+TEST_F(KindsRestart, OfT5WithItsOwnHead) {
+  if (!kT5.can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
+  prepare(kT5WithItsOwnHead);
+  expect_one_restart("tensor", "zero3");
+}
+
+TEST_F(KindsRestart, OfT5InBf16) {
+  if (!kT5.can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
+  expect_restart_in_bf16(kT5, "tensor", "zero3");
 }
 
 }  // namespace
