@@ -6,6 +6,7 @@
 // tokenizer.json was made from, and all that some programs read.
 #include "ckpt/foreign_tokenizer.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -91,6 +92,29 @@ data::Tokenizer with_usual_sentinels(const data::Tokenizer& tokenizer,
   return data::with_sentinels(tokenizer, dialect.usual_sentinels);
 }
 
+// Tables are padded to a multiple of 64 or 128 rows, or of a smaller power of two: so
+// many rows without a token may be padding. A number of rows that is no multiple of 8 is
+// that of the tokens.
+index_t most_padding(index_t rows) {
+  constexpr index_t kLeastMultiple = 8, kMostMultiple = 128;
+  const index_t multiple = std::min(rows & -rows, kMostMultiple);  // a power of two
+  return multiple < kLeastMultiple ? 0 : multiple - 1;
+}
+
+// A list of words that was cut at the end of a line cannot be told from a whole one but
+// by this.
+void warn_of_missing_tokens(const data::Tokenizer& tokenizer, index_t vocab,
+                            const io::Path& directory, Log& log) {
+  const index_t size = tokenizer.vocabulary_size();
+  if (vocab - size <= most_padding(vocab)) return;
+  log.warning(
+      "'{}': the tokenizer ({}) has {}, and the model's table of words {}, more than "
+      "padding explains: if its file is cut short, or another model's, put the model's "
+      "own there and convert again",
+      directory.string(), tokenizer.model().description(), format_plural(size, "token"),
+      format_plural(vocab, "row"));
+}
+
 // A tokenizer may well have fewer tokens than the model, whose rows are often padded.
 void require_fitting(const data::Tokenizer& tokenizer, index_t vocab,
                      const std::string& whose, const char* fix) {
@@ -169,6 +193,7 @@ data::TokenizerFiles find_tokenizer(const io::Path& directory, const Dialect& di
                   fmt::format("'{}': the tokenizer", directory.string()),
                   "Put the model's own there, or take its files away to convert the "
                   "weights alone");
+  warn_of_missing_tokens(tokenizer, config.vocab, directory, log);
   compare_special(tokenizer, data::Special::end_of_document, config.end_of_text,
                   "eos_token_id", directory, log);
   compare_special(tokenizer, data::Special::padding, config.padding, "pad_token_id",

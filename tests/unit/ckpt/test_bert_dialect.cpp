@@ -302,14 +302,17 @@ data::TokenizerFiles word_list(const char* letters) {
   return {{"vocab.txt", list}};
 }
 
+// With these a token for each of the fixture's 97 rows.
+constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRST";
+
 TEST_F(BertDialect, TheTokenizerTravelsAlong) {
   files_.write(theirs());
-  io::write_file(theirs() / "vocab.txt", word_list("aBc").at("vocab.txt"));
+  io::write_file(theirs() / "vocab.txt", word_list(kLetters).at("vocab.txt"));
   import_hugging_face(theirs(), scratch_ / "ours", log_);
   export_hugging_face(scratch_ / "ours", scratch_ / "again", log_);
   EXPECT_TRUE(log_.warnings().empty());
   EXPECT_EQ(io::read_file(scratch_ / "again/vocab.txt"),
-            word_list("aBc").at("vocab.txt"));
+            word_list(kLetters).at("vocab.txt"));
   const Json config =
       Json::parse(io::read_file(scratch_ / "again/tokenizer_config.json"));
   EXPECT_EQ(config["tokenizer_class"], "BertTokenizer");
@@ -326,6 +329,26 @@ TEST_F(BertDialect, TheTokenizerTravelsAlong) {
   import_hugging_face(theirs(), scratch_ / "ours2", log_);
   export_hugging_face(scratch_ / "ours2", scratch_ / "again2", log_);
   EXPECT_EQ(io::read_file(scratch_ / "again2/tokenizer_config.json"), said);
+}
+
+// Cut at the end of a line it is a list like another, but for the rows without a word.
+TEST_F(BertDialect, AWordListWithoutItsLastLineIsAWarning) {
+  files_.write(theirs());
+  const std::string list = word_list(kLetters).at("vocab.txt");
+  const auto read = [&](const std::string& content) {
+    io::write_file(theirs() / "vocab.txt", content);
+    return HuggingFaceModel(theirs(), log_).tokenizer_files();
+  };
+  EXPECT_FALSE(read(list).empty());
+  EXPECT_TRUE(log_.warnings().empty());
+  EXPECT_FALSE(read(list.substr(0, list.rfind("##T"))).empty());
+  ASSERT_EQ(log_.warnings().size(), 1u);
+  EXPECT_THAT(log_.warnings()[0],
+              AllOf(HasSubstr("theirs': the tokenizer (WordPiece"),
+                    HasSubstr("has 96 tokens, and the model's table of words 97 rows, "
+                              "more than padding explains"),
+                    HasSubstr("cut short, or another model's"),
+                    HasSubstr("put the model's own there and convert again")));
 }
 
 }  // namespace

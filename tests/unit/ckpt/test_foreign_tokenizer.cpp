@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "ckpt/reader.hpp"
 #include "data/sentence_piece_files.hpp"
 #include "data/sentence_piece_library.hpp"
@@ -71,13 +72,13 @@ class ForeignTokenizer : public test::ForeignDirectoryTest {
 
 TEST_F(ForeignTokenizer, AModelTravelsByteForByte) {
   put("spiece.model", unigram_);
-  put("tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 27})");
+  put("tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 98})");
   travel();
   expect_the_same("spiece.model");
   expect_the_same("tokenizer_config.json");
   const CheckpointReader reader(scratch_ / "ours" / "latest");
   EXPECT_EQ(reader.state().tokenizer, of_directory().files());
-  EXPECT_EQ(of_directory().vocabulary_size(), 4027u);
+  EXPECT_EQ(of_directory().vocabulary_size(), 4098u);
   EXPECT_TRUE(log_.warnings().empty()) << log_.warnings().front();
 }
 
@@ -180,6 +181,27 @@ TEST_F(ForeignTokenizer, OfAnotherModelIsRefused) {
               }),
               AllOf(HasSubstr("the checkpoint's tokenizer"), HasSubstr("4,100 tokens"),
                     HasSubstr("97 rows"), HasSubstr("Convert the model again")));
+}
+
+TEST_F(ForeignTokenizer, WithFewerTokensThanPaddingExplainsIsAWarning) {
+  put("spiece.model", unigram_);
+  put("tokenizer_config.json", R"({"extra_ids": 100})");
+  // As many rows as tokens, or the next multiple of 8, of 32 and of 128.
+  for (const index_t rows : {4100, 4104, 4128, 4224}) {
+    set_rows(rows);
+    EXPECT_EQ(data::Tokenizer::from_files(found()).vocabulary_size(), 4100u);
+    EXPECT_TRUE(log_.warnings().empty()) << rows << ": " << log_.warnings().front();
+  }
+  // One row too many of no multiple, more than 8 and more than 128 of those.
+  std::size_t warnings = 0;
+  for (const index_t rows : {4101, 4120, 4352}) {
+    set_rows(rows);
+    EXPECT_FALSE(found().empty());
+    ASSERT_EQ(log_.warnings().size(), ++warnings) << rows;
+    EXPECT_THAT(log_.warnings().back(),
+                AllOf(HasSubstr("4,100 tokens"), HasSubstr(format_plural(rows, "row")),
+                      HasSubstr("more than padding explains")));
+  }
 }
 
 TEST_F(ForeignTokenizer, WithOtherSpecialTokensIsAWarning) {
