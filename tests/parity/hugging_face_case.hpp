@@ -38,8 +38,8 @@ inline std::function<std::vector<float>(const ParamSpec&)> weights_of(
 }
 
 // Fields by name, each (n, b) or (n, b, positions); places are 0, 1, 2 ...
-inline std::function<double(const FieldSpec&, index_t, index_t)> fields_of_oracle(
-    const BatchSpec& batch, const std::string& oracle) {
+inline ElementOfField fields_of_oracle(const BatchSpec& batch,
+                                       const std::string& oracle) {
   const io::SafetensorsReader reader(oracle);
   std::map<std::string, std::vector<double>> fields;
   for (const FieldSpec& field : batch.fields) {
@@ -100,10 +100,10 @@ void expect_gradients(const std::vector<const char*>& names, const MakeFixture& 
 }
 template <class T, class MakeFixture>
 void expect_training(const std::vector<const char*>& names, const MakeFixture& make,
-                     double bound) {
+                     double bound, double weight_bound) {
   for (const char* name : names) {
     SCOPED_TRACE(name);
-    ParityCase<T>(make(name)).expect_training(bound);
+    ParityCase<T>(make(name)).expect_training(bound, weight_bound);
   }
 }
 

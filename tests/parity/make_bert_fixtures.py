@@ -32,10 +32,10 @@ import oracle as shared
 HERE = pathlib.Path(__file__).resolve().parent / "fixtures"
 
 CASES = {
-    # BERT's own initialisation, all samples of full length; trains.
+    # BERT's own initialisation, lengths ragged, and others at each other step; trains.
     "bert_tiny": dict(norms="post", vocab=101, sequence=24, hidden=32, heads=4, layers=3,
-                      predictions=5, lengths=[(24, 24, 24)], seed=21, perturb=0.0,
-                      train_steps=20),
+                      predictions=5, lengths=[(22, 24, 6), (24, 9, 16)], seed=21,
+                      perturb=0.0, train_steps=20),
     # Nothing a power of two, lengths ragged, fewer predictions than there is room for.
     "bert_odd": dict(norms="post", vocab=97, sequence=17, hidden=30, heads=3, layers=2,
                      predictions=4, lengths=[(17, 9, 5)], seed=22, perturb=0.25,

@@ -50,21 +50,28 @@ GREEDY_WORDS = 16
 HERE = pathlib.Path(__file__).resolve().parent / "fixtures"
 
 CASES = {
-    # T5's own initialisation, all samples of full length; trains. The heads together are
-    # wider than the model, and the decoder is deeper than the encoder.
+    # T5's own initialisation, lengths ragged, and others at each other step; trains. The
+    # heads together are wider than the model, and the decoder is deeper than the encoder.
     "t5_tiny": dict(version="1.0", vocab=101, source=24, target=14, hidden=24, heads=4,
                     head_size=8, ffn=48, layers=2, decoder_layers=3, buckets=32,
-                    distance=128, source_lengths=(24, 24, 24), target_lengths=(14, 14, 14),
-                    seed=31, perturb=0.0, train_steps=20),
+                    distance=128, source_lengths=[(24, 9, 17), (5, 24, 20)],
+                    target_lengths=[(14, 14, 6), (3, 11, 14)], seed=31, perturb=0.0,
+                    train_steps=20),
+    # The same of v1.1, whose encoder is the deeper one.
+    "t5_v11_tiny": dict(version="1.1", vocab=101, source=24, target=14, hidden=24, heads=4,
+                        head_size=8, ffn=40, layers=2, decoder_layers=1, buckets=32,
+                        distance=128, source_lengths=[(11, 24, 6), (24, 18, 3)],
+                        target_lengths=[(14, 5, 10), (12, 14, 2)], seed=35, perturb=0.0,
+                        train_steps=20),
     # Nothing a power of two, lengths ragged, buckets few enough that distances share them.
     "t5_odd": dict(version="1.0", vocab=97, source=37, target=23, hidden=30, heads=3,
                    head_size=6, ffn=44, layers=2, decoder_layers=2, buckets=8, distance=20,
-                   source_lengths=(37, 9, 21), target_lengths=(23, 5, 17), seed=32,
+                   source_lengths=[(37, 9, 21)], target_lengths=[(23, 5, 17)], seed=32,
                    perturb=0.25, train_steps=0),
     "t5_v11_odd": dict(version="1.1", vocab=97, source=37, target=23, hidden=30, heads=3,
                        head_size=6, ffn=44, layers=2, decoder_layers=2, buckets=8,
-                       distance=20, source_lengths=(5, 37, 30), target_lengths=(11, 23, 2),
-                       seed=33, perturb=0.1, train_steps=0),
+                       distance=20, source_lengths=[(5, 37, 30)],
+                       target_lengths=[(11, 23, 2)], seed=33, perturb=0.1, train_steps=0),
 }
 
 
@@ -111,13 +118,16 @@ def our_names(case):
 def make_batches(case, generator):
     """Fields of all batches, as tensors by name."""
     count = max(case["train_steps"], 1)
-    b = len(case["source_lengths"])
+    b = len(case["source_lengths"][0])
+
+    def lengths(of):
+        return torch.tensor([case[of][n % len(case[of])] for n in range(count)])
+
     source = shared.noisy_walk((count, b, case["source"]), case["vocab"], generator)
     # What is to be said is what was read, from its third word on.
     labels = source[:, :, 2:2 + case["target"]].clone()
     target = torch.cat([torch.zeros(count, b, 1, dtype=labels.dtype), labels[:, :, :-1]], 2)
-    source_lengths = torch.tensor(case["source_lengths"]).expand(count, b)
-    target_lengths = torch.tensor(case["target_lengths"]).expand(count, b)
+    source_lengths, target_lengths = lengths("source_lengths"), lengths("target_lengths")
     mask = torch.arange(case["target"])[None, None] < target_lengths[:, :, None]
     return {"source": source, "source_lengths": source_lengths, "target": target,
             "target_lengths": target_lengths, "labels": labels, "loss_mask": mask.float()}

@@ -1,5 +1,6 @@
 // GPT against Hugging Face's GPT-2, which ran in fp64 (make_gpt_fixtures.py): logits,
-// loss, every gradient, and 20 AdamW steps with clipping, decay and schedule.
+// loss, every gradient, and 20 AdamW steps with clipping, decay and schedule, with the
+// weights behind them.
 #include <gtest/gtest.h>
 
 #include "parity/hugging_face_case.hpp"
@@ -51,11 +52,13 @@ TEST(GptParity, GradientsDouble) {
   test::expect_gradients<double>(kAll, gpt2, 1e-12);
 }
 
+// A gradient of a bias is so near zero in the first steps that its rounding in fp32 is a
+// part of the step: PyTorch's own fp32 is off by 5e-6 of that bias.
 TEST(GptParity, TrainingFloat) {
-  test::expect_training<float>(kTrained, gpt2, 1e-5);
+  test::expect_training<float>(kTrained, gpt2, 1e-5, 3e-5);
 }
 TEST(GptParity, TrainingDouble) {
-  test::expect_training<double>(kTrained, gpt2, 1e-11);
+  test::expect_training<double>(kTrained, gpt2, 1e-11, 1e-7);
 }
 
 }  // namespace
