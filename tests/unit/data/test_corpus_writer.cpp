@@ -1,5 +1,5 @@
-// Corpora written by 1, 2 and 3 ranks have the same bytes; an error on one rank is one on
-// all, and leaves nothing.
+// Corpora written by 1, 2, 3 and 5 ranks have the same bytes; an error on one rank is one
+// on all, and leaves nothing.
 #include "data/corpus_writer.hpp"
 #include "data/vocabulary_trainer.hpp"
 
@@ -7,9 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "comm/mpi_communicator.hpp"
 #include "data/corpus.hpp"
+#include "data/sentence_piece_library.hpp"
 #include "support/compress.hpp"
 #include "support/shared_scratch.hpp"
 #include "unit/data/fixtures.hpp"
@@ -97,6 +100,50 @@ TEST_F(CorpusWriterRanks, KeepTheSentencesOfOne) {
                          .cut_inside_documents = true,
                          .cut_before_blank_lines_only = true},
                         options, tokenizer);
+    }
+  }
+}
+
+// Of SentencePiece, with byte fallback, and a space in front of what is at the front of a
+// document alone: its ids depend on what was before it in the document, and not on what
+// was before the document.
+Tokenizer with_space_at_the_front() {
+  auto json = nlohmann::json::parse(io::read_file(test::fixture("bpe.json")));
+  json["normalizer"] = nullptr;
+  json["pre_tokenizer"] = {{"type", "Metaspace"},
+                           {"replacement", "\u2581"},
+                           {"prepend_scheme", "first"},
+                           {"split", false}};
+  return Tokenizer::from_files({{"tokenizer.json", json.dump()}});
+}
+
+// No tokenizer of SentencePiece cuts a document, so that documents are shared out whole:
+// every rank has some, and with sentences too.
+TEST_F(CorpusWriterRanks, ShareOutDocumentsOfSentencePiece) {
+  if (!has_sentence_piece()) {
+    GTEST_SKIP() << "NO SENTENCEPIECE: this build refuses its models";
+  }
+  const std::string sample = io::read_file(test::fixture("sample.txt"));
+  put("a.txt", sample + "\n\nAnd</s>And, naïve. One</s> more.\n\n" + sample);
+  put("b.txt", "");
+  put("c.txt", io::read_file(test::fixture("invalid.bin")));
+  put("d.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two three\"}\n");
+  const std::vector<std::filesystem::path> all = {path("a.txt"), path("b.txt"),
+                                                  path("c.txt"), path("d.jsonl")};
+  for (const Tokenizer& tokenizer :
+       {Tokenizer::load({test::fixture("unigram.model")}), with_space_at_the_front()}) {
+    for (const Documents documents : {Documents::line, Documents::blank_line}) {
+      const SourceOptions source{.documents = documents,
+                                 .cut_inside_documents = tokenizer.can_cut_before_space(),
+                                 .cut_before_blank_lines_only = true};
+      ASSERT_FALSE(source.cut_inside_documents);
+      ASSERT_EQ(DocumentSource(all, source).idle_ranks(world_->size()), 0);
+      for (const auto& sentences :
+           {std::optional<Language>(), std::optional(Language::english)}) {
+        CorpusOptions options;
+        options.sentences = sentences;
+        expect_same_bytes(all, source, options, tokenizer);
+      }
     }
   }
 }

@@ -320,12 +320,20 @@ std::string without_next_line(std::string text) {
   return text;
 }
 
-void expect_ids_of_tokenizers(const Tokenizer& tokenizer, const char* name) {
+// An exception that docs/tokenizers.md states: on these lines of the mixed text the ids
+// of Hugging Face's tokenizers are not those of the library, which are Trireme's. The
+// fixture names the lines, and they are left out here; no more may be than were measured.
+constexpr std::size_t kMixedLines = 297'257;
+constexpr std::size_t kUnigramLinesThatDiffer = 326;  // graphemes of Precompiled
+constexpr std::size_t kBpeLinesThatDiffer = 1;        // text that spells <s>
+
+void expect_ids_of_tokenizers(const Tokenizer& tokenizer, const char* name,
+                              std::size_t lines_that_differ) {
   test::MixedText texts(io::read_file(test::fixture("sample.txt")),
                         io::read_file(test::fixture("invalid.bin")));
   const Json& blocks = published_pieces().at(name).at("tokenizers");
   Encoder encoder(tokenizer, AddedTokens::as_text);
-  std::size_t lines_left_out = 0;
+  std::size_t lines = 0, lines_left_out = 0;
   for (std::size_t number = 0; number < blocks.size(); ++number) {
     std::string block;
     append_repaired(texts.document(number, kPieceBlock), block);
@@ -340,10 +348,12 @@ void expect_ids_of_tokenizers(const Tokenizer& tokenizer, const char* name) {
       encoder.encode(line, ids);
       for (const TokenId id : ids) sum.add(id);
     }
+    lines += line_number;
     ASSERT_EQ(sum.text(), blocks[number].at("ids").get<std::string>())
         << name << ", block " << number;
   }
-  EXPECT_LT(lines_left_out, 1000u);  // of some 300,000
+  EXPECT_EQ(lines, kMixedLines);
+  EXPECT_LE(lines_left_out, lines_that_differ);
 }
 
 TEST_F(SentencePieceFixture, OfUnigramJsonIsThatOfTokenizers) {
@@ -351,10 +361,10 @@ TEST_F(SentencePieceFixture, OfUnigramJsonIsThatOfTokenizers) {
   EXPECT_EQ(tokenizer.sentinels().count, 100);
   EXPECT_EQ(tokenizer.vocabulary_size(), 4100u);
   EXPECT_EQ(tokenizer.end_of_document(), 1u);
-  expect_ids_of_tokenizers(tokenizer, "unigram");
+  expect_ids_of_tokenizers(tokenizer, "unigram", kUnigramLinesThatDiffer);
 }
 TEST_F(SentencePieceFixture, OfBpeJsonIsThatOfTokenizers) {
-  expect_ids_of_tokenizers(of_json(bpe_json()), "bpe");
+  expect_ids_of_tokenizers(of_json(bpe_json()), "bpe", kBpeLinesThatDiffer);
 }
 
 // --- tokenizer.json
