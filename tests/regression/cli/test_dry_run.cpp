@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <tuple>
 
+#include "base/format.hpp"
 #include "regression/cli/workplace.hpp"
 
 namespace trireme::test {
@@ -39,14 +42,19 @@ class DryRun : public Workplace {
     out_ = result.out;
     return json::parse(slurp(file));
   }
-  // GPT-2 124M with some values changed.
-  json gpt2(const std::vector<std::string>& sets, int ranks = 1) {
-    std::vector<std::string> arguments = {source_file("inputs/gpt/gpt2-124m.yaml"),
+  // A deck of inputs/ with some values changed; its corpus is not there.
+  json input(const std::string& name, const std::vector<std::string>& sets,
+             int ranks = 1) {
+    std::vector<std::string> arguments = {source_file("inputs/" + name + ".yaml"),
                                           "--ranks", std::to_string(ranks)};
     for (const std::string& set : sets) {
       arguments.insert(arguments.end(), {"--set", set});
     }
     return dry_run(arguments, {.directory = scratch_.path()});
+  }
+  // GPT-2 124M with some values changed.
+  json gpt2(const std::vector<std::string>& sets, int ranks = 1) {
+    return input("gpt/gpt2-124m", sets, ranks);
   }
   // No number in place of one that is not known, and a line that says why.
   void expect_no_memory(const json& result, const std::string& why) {
@@ -214,6 +222,174 @@ TEST_F(DryRun, DecksOfPublishedPipelines) {
                                     {"pipeline", of.pipeline}}))
         << of.name;
   }
+}
+
+// Of the lists of inputs/t5/base.yaml, 12 layers of the encoder and 12 of the decoder,
+// those that a stage has.
+struct LayersOfT5 {
+  LayersOfT5(int first, int count)
+      : begin(first),
+        end(first + count),
+        encoder(std::min(end, 12) - std::min(begin, 12)),
+        decoder(count - encoder),
+        begins_decoder(decoder > 0 && begin <= 12) {}
+  // As docs/models.md has them.
+  std::string text() const {
+    const auto run = [](const char* stack, int from, int until) {
+      if (from == until) return std::string();
+      const char* to = until - from == 2 ? "and" : "to";
+      return fmt::format("{} {} {} {}", stack, from, to, until - 1);
+    };
+    const std::string of_encoder = run("encoder", begin, begin + encoder);
+    const std::string of_decoder = run("decoder", end - 12 - decoder, end - 12);
+    const char* between = of_encoder.empty() || of_decoder.empty() ? "" : ", ";
+    return of_encoder + between + of_decoder;
+  }
+  int begin, end, encoder, decoder;
+  bool begins_decoder;  // the encoder's last norm, then, and the decoder's words
+};
+
+class DryRunOfKinds : public DryRun {
+ protected:
+  // Counts by hand for stages of T5 base with so many layers, letters as in
+  // docs/math/memory.md. Of ReLU the result alone is kept.
+  void expect_stages_of_t5(const json& result, const std::vector<int>& layers) {
+    const std::int64_t h = 768, a = 12, f = 4 * h, words = 32128 * h, table = 32 * a;
+    const std::int64_t source = 8 * 512, target = 8 * 114;  // rows of a micro-batch
+    EXPECT_EQ(result["parameters"], 222903552);
+    const json& stages = result["memory"]["stages"];
+    ASSERT_EQ(stages.size(), 4u);
+    int first = 0;
+    for (int s = 0; s < 4; ++s) {
+      SCOPED_TRACE(fmt::format("stage {} of {}", s, testing::PrintToString(layers)));
+      const json& stage = stages[static_cast<std::size_t>(s)];
+      const int count = layers[static_cast<std::size_t>(s)];
+      const LayersOfT5 of(first, count);
+      first = of.end;
+      EXPECT_EQ(stage["layers"], json::array({count}));
+      const int kept = 4 - s;  // micro-batches, by 1F1B
+      EXPECT_EQ(stage["in_flight"], json::array({kept}));
+      std::int64_t own = of.encoder * (12 * h * h + 2 * h);
+      own += of.decoder * (16 * h * h + 3 * h);
+      if (s == 0) own += words + table;
+      if (of.begins_decoder) own += h + table;
+      if (s == 3) own += h;
+      EXPECT_EQ(stage["parameters"], own);
+      // Of the words that the first stage has, and of tables that another one has.
+      std::int64_t copies = of.begins_decoder || s == 3 ? words : 0;
+      if (s > 0 && of.encoder > 0) copies += table;
+      if (of.decoder > 0 && !of.begins_decoder) copies += table;
+      EXPECT_EQ(stage["weights"], 4 * (own + copies));
+      EXPECT_EQ(stage["gradients"], stage["weights"]);
+      EXPECT_EQ(stage["optimizer"], 8 * (own + copies));
+      const std::int64_t cross = target * (2 * h + a) + source * 2 * h;
+      const json& saved = stage["activations_by_category"];
+      EXPECT_EQ(saved["attention"], 4 * kept *
+                                        (of.encoder * source * (4 * h + a) +
+                                         of.decoder * (target * (4 * h + a) + cross)));
+      EXPECT_EQ(saved["mlp"], 4 * kept * f * (of.encoder * source + of.decoder * target));
+      // Text up to the encoder's last layer, memory and text from there on.
+      const std::int64_t rows = of.end <= 12 ? source : source + target;
+      EXPECT_EQ(elements_sent(result, s), s == 3 ? 0 : 256 * h * rows);
+    }
+  }
+  // In a step, from a stage to the next.
+  static std::int64_t elements_sent(const json& result, int stage) {
+    std::int64_t elements = 0;
+    for (const json& message : result["messages"]) {
+      if (message["stage"] == stage && message["site"] == "activations" &&
+          message["operation"] == "send") {
+        elements += message["elements"].get<std::int64_t>();
+      }
+    }
+    return elements;
+  }
+  // Bytes are what was counted and at most so many more, between arrays: each begins at a
+  // multiple of 256 bytes.
+  static void expect_bytes(const json& bytes, std::int64_t counted, std::int64_t more) {
+    EXPECT_GE(bytes.get<std::int64_t>(), counted);
+    EXPECT_LE(bytes.get<std::int64_t>(), counted + more);
+  }
+};
+
+// What docs/models.md says of it.
+TEST_F(DryRunOfKinds, StagesOfT5AreAsDocumented) {
+  const json dealt = input("t5/base", {"parallel.pipeline=4"}, 4);
+  expect_stages_of_t5(dealt, {5, 5, 7, 7});
+  EXPECT_THAT(
+      out_,
+      AllOf(HasSubstr("(12 + 12) x 768 x 12, encoder + decoder\n"),
+            HasSubstr("  sequences, vocabulary   512 + 114, 32,128\n"),
+            HasSubstr("\n  stage     layers in flight parameters   weights     state "
+                      "activations "),
+            HasSubstr("\n      0          5         4      60.1M 229.2 MiB 687.5 MiB "),
+            HasSubstr("\n      1          5         3      35.4M 135.0 MiB 405.1 MiB "),
+            HasSubstr("\n      2          7         2      61.4M 328.2 MiB 984.6 MiB "),
+            HasSubstr("\n      3          7         1      66.1M 346.2 MiB   1.0 GiB ")));
+  const json split = input("t5/base", {"parallel.pipeline=4", "parallel.split=3"}, 4);
+  expect_stages_of_t5(split, {4, 4, 4, 12});
+  EXPECT_THAT(
+      out_, HasSubstr("\n      3         12         1       113M 526.2 MiB   1.5 GiB "));
+
+  const std::string chapter = slurp(source_file("docs/models.md"));
+  std::array<int, 2> first = {0, 0};
+  for (std::size_t s = 0; s < 4; ++s) {
+    std::string row = fmt::format("\n| {} |", s);
+    for (std::size_t way = 0; way < 2; ++way) {
+      const json& stage = (way == 0 ? dealt : split)["memory"]["stages"][s];
+      const LayersOfT5 of(first[way], stage["layers"][0]);
+      first[way] = of.end;
+      row += fmt::format(" {}{} | {} |", of.text(), s == 3 ? ", head" : "",
+                         format_count(stage["parameters"].get<double>()));
+    }
+    EXPECT_THAT(chapter, HasSubstr(row + "\n"));
+  }
+}
+
+// With 77 predictions of each sample, and the pair.
+TEST_F(DryRunOfKinds, BertWithBothHeads) {
+  const std::int64_t h = 1024, a = 16, f = 4 * h, layers = 24, samples = 8, words = 30522;
+  const std::int64_t rows = samples * 512, masked = samples * 77, padding = 70;
+  const std::int64_t parameters = 336226108;
+  const json result = input("bert/336m", {});
+  EXPECT_EQ(result["parameters"], parameters);
+  const json& stage = result["memory"]["stages"][0];
+  EXPECT_EQ(stage["layers"], json::array({layers}));
+  // Words of the table and of the head's bias are padded to whole tiles.
+  expect_bytes(stage["weights"], 4 * (parameters + padding * (h + 1)), 4 * 64);
+  EXPECT_EQ(stage["gradients"], stage["weights"]);
+  EXPECT_EQ(stage["optimizer"], 2 * stage["weights"].get<std::int64_t>());
+  const json& saved = stage["activations_by_category"];
+  // The embedding, two sums of each layer and the last norm; three arrays of each head.
+  expect_bytes(saved["hidden"],
+               4 * h * (rows * (2 * layers + 2) + 3 * masked + 3 * samples),
+               256 * layers);
+  expect_bytes(saved["norm"], 4 * (rows * ((h + 2) * 2 * layers + 2) + masked * (h + 2)),
+               256 * layers);
+  expect_bytes(saved["attention"], 4 * rows * layers * (4 * h + a), 256 * layers);
+  expect_bytes(saved["mlp"], 8 * rows * layers * f, 256 * layers);
+  expect_bytes(saved["logits"], 4 * (masked + 6 * samples), 256 * 5);
+  EXPECT_EQ(saved["gradient"], 4 * (words + padding));  // of the bias
+  EXPECT_THAT(out_,
+              AllOf(HasSubstr("  parameters              336,226,108 (336M)\n"),
+                    HasSubstr("  layers x hidden x heads 24 x 1024 x 16\n"),
+                    HasSubstr("  norms                   before the branches (pre)\n"),
+                    HasSubstr("  predictions of a sample 77, and the pair of segments\n"),
+                    HasSubstr("  weights                 1.3 GiB\n"),
+                    HasSubstr("  saved: hidden           807.3 MiB\n"),
+                    HasSubstr("  saved: norm             771.9 MiB\n")));
+
+  // Both heads are the last stage's, which has the words once more.
+  const std::int64_t layer = 12 * h * h + 13 * h;
+  const json stages = input("bert/336m", {"parallel.pipeline=2"}, 2)["memory"]["stages"];
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[0]["parameters"], (words + 512 + 2) * h + 12 * layer);
+  EXPECT_EQ(stages[1]["parameters"],
+            12 * layer + 2 * h + (h * h + 3 * h + words) + (h * h + 3 * h + 2));
+  expect_bytes(
+      stages[1]["weights"],
+      4 * (stages[1]["parameters"].get<std::int64_t>() + padding + (words + padding) * h),
+      4 * 64);
 }
 
 // Counts by hand, see tests/unit/model; what such a model saves is not known yet.

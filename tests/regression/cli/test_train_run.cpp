@@ -496,6 +496,70 @@ TEST_F(TrainRun, Preflight) {
   EXPECT_FALSE(fs::exists("other"));
 }
 
+// Of two small corpora with the weights 3 and 1: of n samples the first has 3 n / 4, the
+// other n / 4, in records, banner and reports, from the beginning of the run also where
+// it goes on.
+TEST_F(TrainRun, EpochsOfEachCorpusOfABlend) {
+  const RunOptions here = {.directory = scratch_.path()};
+  // Windows of a corpus' first eight tenths: each of 16 tokens and the one behind them.
+  const auto windows = [&](const std::string& name, int words) {
+    spill(scratch_ / "text.txt", small_text(words));
+    EXPECT_EQ(
+        trireme({"tokenize", "--tokenizer", corpus(), "--out", name, "text.txt"}, here)
+            .status,
+        0);
+    EXPECT_EQ(trireme({"inspect", name, "--json", "it.json"}, here).status, 0);
+    const auto shown = nlohmann::json::parse(slurp(scratch_ / "it.json"));
+    return (shown.at("tokens").get<int>() * 8 / 10 - 1) / 16;
+  };
+  const int few = windows("few.h5", 60), more = windows("more.h5", 130);
+  ASSERT_LT(few, 12) << "the run is to go through it more than once";
+  ASSERT_GT(more, few + 4);
+  const auto epochs = [&](int samples) {
+    return std::vector<double>{samples * 3 / 4.0 / few, samples / 4.0 / more};
+  };
+  const auto line = [&](int samples) {
+    return fmt::format("epochs      few.h5: {:.3g}, more.h5: {:.3g}\n",
+                       epochs(samples)[0], epochs(samples)[1]);
+  };
+  std::vector<std::string> arguments = train_arguments(
+      {"data.train=[{path: few.h5, weight: 3}, {path: more.h5, weight: 1}]",
+       "data.split=[0.8, 0.2, 0.0]", "optimizer.decay=4", "run.steps=2"});
+  const auto expect_reports = [&](const RunResult& result, int samples) {
+    ASSERT_EQ(result.status, 0) << result.err;
+    // The banner's is what will have been, and so the same.
+    const std::size_t banner = result.out.find(line(samples));
+    ASSERT_NE(banner, std::string::npos) << line(samples) << "in\n" << result.out;
+    EXPECT_LT(banner, result.out.find("Loop time"));
+    EXPECT_THAT(result.out.substr(result.out.find("\nResult: ")),
+                HasSubstr(line(samples)));
+    const auto corpora = report().at("corpora");
+    ASSERT_EQ(corpora.size(), 2u);
+    EXPECT_EQ(corpora[0].at("path"), "few.h5");
+    EXPECT_EQ(corpora[1].at("path"), "more.h5");
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_DOUBLE_EQ(corpora[i].at("epochs"), epochs(samples)[i]);
+    }
+  };
+  expect_reports(trireme(arguments, here), 8);
+  arguments.insert(arguments.end(), {"--set", "run.steps=4", "--resume", "auto"});
+  expect_reports(trireme(arguments, here), 16);
+
+  int records = 0;
+  std::istringstream lines(slurp(run_dir() / "train.jsonl"));
+  for (std::string text; std::getline(lines, text);) {
+    const auto record = nlohmann::json::parse(text);
+    if (!record.contains("step")) continue;
+    ++records;
+    EXPECT_EQ(record.at("samples"), 4 * records);
+    ASSERT_EQ(record.at("epochs").size(), 2u);
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_DOUBLE_EQ(record.at("epochs")[i], epochs(4 * records)[i]);
+    }
+  }
+  EXPECT_EQ(records, 4);
+}
+
 // Rows that pad the vocabulary have no token to be shown.
 TEST_F(TrainRun, SamplesOfAPaddedVocabulary) {
   const RunResult result = train({"model.vocab=5000", "run.sample_every=1"});

@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
+#include "regression/cli/sample_corpora.hpp"
 #include "regression/cli/workplace.hpp"
 
 namespace trireme::test {
@@ -12,9 +16,12 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Le;
+using ::testing::SizeIs;
 
 class TrainTrace : public Workplace {
  protected:
@@ -101,6 +108,100 @@ TEST_F(TrainTrace, OfAPipeline) {
     }
   }
 }
+
+#ifndef KOKKOS_ENABLE_CUDA  // parts of passes are in the trace of a host alone
+
+// BERT and T5 on two stages: each pass has the parts of the blocks that its stage has.
+class TrainTraceOfKinds : public TrainTrace {
+ protected:
+  // The second step of a run on two stages.
+  json traced(const std::string& kind, const std::vector<std::string>& overrides = {}) {
+    const fs::path corpus = scratch_ / (kind + ".h5");
+    kind == "bert" ? make_sample_corpus_of_bert(corpus)
+                   : make_sample_corpus_of_t5(corpus);
+    std::vector<std::string> all = {"parallel.pipeline=2", "run.validate_every=0"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    const RunResult result =
+        train_kind(kind, corpus, all, {"--trace", trace(), "--trace-steps", "2"}, 2);
+    EXPECT_EQ(result.status, 0) << result.err;
+    json trace = json::parse(slurp(this->trace()));
+    EXPECT_EQ(trace["otherData"]["steps"], 1);
+    EXPECT_EQ(trace["otherData"]["lost_events"], 0);
+    return trace;
+  }
+  // What of the model a rank was at within its pass of this name, in the order of time.
+  static std::vector<std::string> parts_of(const json& trace, int rank,
+                                           const std::string& name) {
+    const std::vector<json> passes = events(trace, rank, name);
+    EXPECT_EQ(passes.size(), 1u) << name;
+    std::vector<json> found;
+    for (const char* part : {"embedding", "norms", "attention", "mlp", "head"}) {
+      for (const json& event : events(trace, rank, part)) {
+        if (begin(passes.at(0)) <= begin(event) && end(event) <= end(passes[0])) {
+          found.push_back(event);
+        }
+      }
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const json& a, const json& b) { return begin(a) < begin(b); });
+    std::vector<std::string> names;
+    for (const json& event : found) names.push_back(event["name"]);
+    return names;
+  }
+  static auto count(const std::vector<std::string>& parts, const char* part) {
+    return std::count(parts.begin(), parts.end(), part);
+  }
+  // Elements of the messages from the first stage to the second.
+  static std::vector<int> elements_sent(const json& trace) {
+    std::vector<int> elements;
+    for (const json& event : events(trace, 0, "send")) {
+      EXPECT_EQ(event["args"]["site"], "activations");
+      elements.push_back(event["args"]["elements"]);
+    }
+    return elements;
+  }
+};
+
+TEST_F(TrainTraceOfKinds, Bert) {
+  const json trace = traced("bert");
+  for (const std::string m : {"0", "1"}) {
+    SCOPED_TRACE("micro-batch " + m);
+    EXPECT_THAT(parts_of(trace, 0, "forward " + m),
+                ElementsAre("embedding", "norms", "attention", "mlp"));
+    // A layer, the norm behind all, the pair's head and that of masked words.
+    EXPECT_THAT(parts_of(trace, 1, "forward " + m),
+                ElementsAre("norms", "attention", "mlp", "norms", "head", "head"));
+    const auto back = parts_of(trace, 1, "backward " + m);
+    EXPECT_EQ(count(back, "head"), 2);
+    EXPECT_EQ(back.at(0), "head");
+    EXPECT_EQ(count(parts_of(trace, 0, "backward " + m), "head"), 0);
+  }
+  EXPECT_THAT(elements_sent(trace), AllOf(SizeIs(Ge(2u)), Each(2 * 32 * 32)));
+}
+
+// The first stage has all of the encoder and the decoder's first layer.
+TEST_F(TrainTraceOfKinds, T5) {
+  const json trace = traced("t5", {"parallel.stages=[3, 1]", "model.decoder_sequence=8"});
+  for (const std::string m : {"0", "1"}) {
+    SCOPED_TRACE("micro-batch " + m);
+    // Words of the source, two layers, a norm; words of the target, a layer.
+    EXPECT_THAT(
+        parts_of(trace, 0, "forward " + m),
+        ElementsAre("embedding", "norms", "attention", "mlp", "norms", "attention", "mlp",
+                    "norms", "embedding", "norms", "attention", "attention", "mlp"));
+    EXPECT_THAT(parts_of(trace, 1, "forward " + m),
+                ElementsAre("norms", "attention", "attention", "mlp", "head"));
+    // Gradients of inputs and of weights, of both kinds of attention.
+    const auto back = parts_of(trace, 1, "backward " + m);
+    EXPECT_EQ(count(back, "attention"), 4);
+    EXPECT_EQ(count(back, "head"), 1);
+    EXPECT_EQ(count(parts_of(trace, 0, "backward " + m), "attention"), 2 * 2 + 4);
+  }
+  // Memory and text in one message.
+  EXPECT_THAT(elements_sent(trace), AllOf(SizeIs(Ge(2u)), Each(2 * (32 + 8) * 32)));
+}
+
+#endif
 
 // Where launches go on beside the host: each pass once more, as the device was at it. On
 // a host a kernel runs when it is launched, and copies alone come late.
