@@ -6,12 +6,16 @@ note says why, so that the table shows what is not known.
 """
 import argparse
 import dataclasses
+import gzip
 import json
+import os
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 import tempfile
+import time
 
 import compare
 
@@ -21,6 +25,24 @@ MEMORY_BOUND = ("layer_norm", "residual", "gelu", "dropout", "embedding", "cross
                 "adamw", "square_sum", "sum_rows")
 # What fits a cache says nothing about memory.
 BEYOND_CACHES = 64 * 2 ** 20
+# Benchmarks of tokenizers, of trireme_micro: what each is, the counter that tells, and what
+# is wanted of it.
+TOKENIZERS = {
+    "encode_word_piece/cased_english_like": ("WordPiece, cased, English-like text: MB/s",
+                                             "MB/s", 15),
+    "encode_word_piece/cased_mixed": ("WordPiece, cased, mixed text: MB/s", "MB/s", 15),
+    "encode_word_piece/uncased_english_like": ("WordPiece, uncased, English-like text: MB/s",
+                                               "MB/s", 15),
+    "encode_word_piece/uncased_mixed": ("WordPiece, uncased, mixed text: MB/s", "MB/s", 15),
+    "encode_sentence_piece/unigram": ("SentencePiece, unigram: as fast as its library called "
+                                      "directly", "of_library", 0.95),
+    "encode_sentence_piece/unigram_mixed": ("SentencePiece, unigram, with Chinese: as fast as "
+                                            "its library", "of_library", 0.95),
+    "encode_sentence_piece/bpe": ("SentencePiece, BPE: as fast as its library", "of_library",
+                                  0.95)}
+# Kinds of vocabulary, and the option that learns one.
+VOCABULARIES = {"WordPiece": "--train-wordpiece", "byte-level BPE": "--train-bpe",
+                "SentencePiece": "--train-unigram"}
 
 
 @dataclasses.dataclass
@@ -376,6 +398,94 @@ def attention(options, row, sequence):
                     dropping, mine, wanted=1.15, at_most=True)
 
 
+def tokenizers(options, row):
+    """Text to ids by one core: WordPiece, and SentencePiece beside its library."""
+    results, _ = run_micro(options, "encode_(word|sentence)_piece/", options.rounds)
+    for name, (what, counter, wanted) in TOKENIZERS.items():
+        found = [one for one in results if one["name"] == name]
+        if not found:
+            yield Figure(row, what, wanted=wanted, note="no such benchmark: GPT-2's vocabulary "
+                         "or SentencePiece is not here")
+            continue
+        values = [one[counter] for one in found]
+        note = ""
+        if counter == "of_library":
+            mine, theirs = (statistics.median(one[rate] for one in found)
+                            for rate in ("MB/s", "library_MB/s"))
+            note = f"{mine:.2f} and {theirs:.2f} MB/s"
+        yield Figure(row, what, statistics.median(values), wanted=wanted,
+                     spread=(min(values), max(values)), note=note)
+
+
+def tokenize_once(options, ranks, *words):
+    """Runs `trireme tokenize` on so many ranks of one thread each: what it says of itself, and
+    all the seconds that the command took."""
+    with tempfile.TemporaryDirectory(dir=options.scratch) as directory:
+        corpus, said = (pathlib.Path(directory) / name for name in ("corpus.h5", "said.json"))
+        command = [*options.mpiexec.split(), "-n", ranks, options.trireme, "tokenize", *words,
+                   "--out", corpus, "--json", said]
+        begin = time.monotonic()
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                              check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        seconds = time.monotonic() - begin
+        if done.returncode != 0:
+            raise compare.Failure("tokenize failed: " + done.stderr.strip()[-300:])
+        return {**json.loads(said.read_text()), "all_seconds": seconds}
+
+
+def tokenize_in_turns(options, *words):
+    """Rounds of one rank and of two; every other one the other way round."""
+    rounds = {1: [], 2: []}
+    for number in range(options.rounds):
+        for ranks in (1, 2) if number % 2 == 0 else (2, 1):
+            rounds[ranks].append(tokenize_once(options, ranks, *words))
+    return rounds
+
+
+def ranks_figures(row, what, rounds, wanted):
+    """How many times as fast two ranks are: where text becomes ids, and with all that a
+    command does besides, which is to start, to write the file and to sum it."""
+    def rate(ranks):
+        return statistics.median(one["input_bytes"] / one["seconds"] / 1e6
+                                 for one in rounds[ranks])
+
+    for which, scope, least in (("seconds", "text to ids", wanted),
+                                ("all_seconds", "the whole command", None)):
+        one, two = ([turn[which] for turn in rounds[ranks]] for ranks in (1, 2))
+        note = f"{rate(1):.1f} and {rate(2):.1f} MB/s" if which == "seconds" else ""
+        yield ratio(row, f"{what}, {scope}: times as fast on 2 ranks as on 1", one, two,
+                    wanted=least, note=note)
+
+
+def tokenize_ranks(options, row):
+    """`trireme tokenize` of one text, a document a line, on one rank and on two."""
+    if len(os.sched_getaffinity(0)) < 2:
+        yield Figure(row, "times as fast on 2 ranks as on 1", note="there is one core")
+        return
+    place = options.scratch / "tokenize-ranks"
+    place.mkdir()
+    sample, text = place / "sample.txt", place / "text.txt"
+    compare.write_text(sample)
+    compare.write_text(text, words=8_000_000, seed=8)  # 48 MB
+    for what, option in VOCABULARIES.items():
+        vocabulary = place / f"{option}.h5"
+        made = subprocess.run([options.trireme, "tokenize", option, "8192", "--out", vocabulary,
+                               sample], capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            yield Figure(row, f"{what}: times as fast on 2 ranks as on 1", wanted=1.8,
+                         note="no vocabulary: " + made.stderr.strip()[-200:])
+            continue
+        by_lines = ["--documents", "line", "--tokenizer", vocabulary]
+        yield from ranks_figures(row, what, tokenize_in_turns(options, *by_lines, text), 1.8)
+        if what == "WordPiece":
+            packed = place / "text.txt.gz"
+            with open(text, "rb") as whole, gzip.open(packed, "wb", compresslevel=1) as file:
+                shutil.copyfileobj(whole, file)
+            rounds = tokenize_in_turns(options, *by_lines, packed)
+            figure = next(ranks_figures(row, f"{what}, one gz file", rounds, None))
+            yield dataclasses.replace(figure, note="one rank reads it; " + figure.note)
+
+
 def generation(options, row):
     """Text of 256 tokens beside Hugging Face's generate, by perf/generation.py."""
     script = HERE / "generation.py"
@@ -423,5 +533,7 @@ def rows_of_table():
         table[f"attention-{sequence}"] = (attention, sequence)
     table["quickstart"] = (quickstart,)
     table["kernels"] = (kernels,)
+    table["tokenizers"] = (tokenizers,)
+    table["tokenize-ranks"] = (tokenize_ranks,)
     table["generation"] = (generation,)
     return table

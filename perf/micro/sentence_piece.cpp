@@ -10,7 +10,11 @@
 #include <time.h>
 
 #include <cmath>
+#include <map>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/utf8.hpp"
 #include "base/words.hpp"
@@ -46,7 +50,8 @@ std::vector<std::string> documents_of_words(bool is_mixed) {
   return documents;
 }
 
-std::string model_for(const std::vector<std::string>& documents, const char* type) {
+std::string model_for(const std::vector<std::string>& documents,
+                      const std::string& type) {
   std::vector<std::pair<std::string, std::uint64_t>> lines;
   for (const std::string& document : documents) {
     for (const std::string_view line : split(document, "\n")) {
@@ -58,6 +63,23 @@ std::string model_for(const std::vector<std::string>& documents, const char* typ
                                      {"hard_vocab_limit", "false"},
                                      {"num_threads", "2"}},
                                     lines);
+}
+
+struct Trained {
+  std::vector<std::string> documents;
+  std::string model;
+};
+
+// A benchmark is begun several times, which a training each would make long.
+const Trained& trained(const std::string& type, bool is_mixed) {
+  static std::map<std::pair<std::string, bool>, Trained> all;
+  const auto [place, is_new] = all.try_emplace({type, is_mixed});
+  Trained& made = place->second;
+  if (is_new) {
+    made.documents = documents_of_words(is_mixed);
+    made.model = model_for(made.documents, type);
+  }
+  return made;
 }
 
 double seconds_now() {
@@ -73,8 +95,7 @@ double seconds_of(auto&& work) {
 }
 
 void encode_sentence_piece(benchmark::State& state, const char* type, bool is_mixed) {
-  const std::vector<std::string> documents = documents_of_words(is_mixed);
-  const std::string model = model_for(documents, type);
+  const auto& [documents, model] = trained(type, is_mixed);
   const data::Tokenizer tokenizer =
       data::tokenizer_from_sentence_piece("trained", model, {});
   sentencepiece::SentencePieceProcessor library;

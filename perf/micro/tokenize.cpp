@@ -1,11 +1,12 @@
 // perf/micro/tokenize.cpp — what lies between text and a micro-batch, by one core.
 //
-// Byte-pair encoding with GPT-2's vocabulary, and WordPiece with one made of it, in MB of
-// text per second. Their bound is not memory (text is read once, four bytes per token are
-// written: some hundred times less than the triad moves) but work per piece: the pattern,
-// or the table of characters; one look-up in the cache of pieces; and the merges, or the
-// trie, where it misses. English-like text repeats its words and shows the first two;
-// mixed text, of random words and characters, shows the third.
+// Byte-pair encoding with GPT-2's vocabulary, and WordPiece with one made of it, cased
+// and uncased, in MB of text per second. Their bound is not memory (text is read once,
+// four bytes per token are written: some hundred times less than the triad moves) but
+// work per piece: the pattern, or the table of characters; one look-up in the cache of
+// pieces; and the merges, or the trie, where it misses. English-like text repeats its
+// words and shows the first two; mixed text, of random words and characters, shows the
+// third.
 // Batches move at least 2 bytes in and 16 out per token: `of_triad` is the share. A
 // sample of T5, or of BERT with 512 positions, is to take 200 microseconds at most, of
 // BERT with 128 positions 50: a small part of a step's time for it.
@@ -105,22 +106,31 @@ std::string mixed_text() {
   return text;
 }
 
+enum class Case { kept, lowered };
+
 // GPT-2's tokens as pieces: those with a space in front begin words, the others go on
-// with them. Cased, so that no letter of the texts is taken away.
-data::Tokenizer word_piece_of(const data::Tokenizer& tokenizer) {
+// with them. Where case is kept no letter of the texts is taken away; lowered, as of BERT
+// uncased, accents are taken away besides.
+data::Tokenizer word_piece_of(const data::Tokenizer& tokenizer, Case letters) {
   std::string list = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
   for (data::TokenId id = 0; id < tokenizer.vocabulary_size(); ++id) {
     const std::string token(tokenizer.bytes_of(id));
     const bool begins = token.starts_with(' ');
-    const std::string piece = token.substr(begins ? 1 : 0);
+    std::string piece = token.substr(begins ? 1 : 0);
     if (piece.empty() || piece.find_first_of(" \n\r") != std::string::npos ||
         valid_utf8_prefix(piece) != piece.size()) {
       continue;
     }
+    if (letters == Case::lowered) {
+      for (char& c : piece) c = 'A' <= c && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    }
     list += begins ? piece + "\n" : "##" + piece + "\n";
     if (!begins && piece.size() <= 4) list += piece + "\n";
   }
-  return data::Tokenizer::from_files({{"vocab.txt", list}});
+  const char* config = letters == Case::lowered ? R"({"do_lower_case": true})"
+                                                : R"({"do_lower_case": false})";
+  return data::Tokenizer::from_files(
+      {{"vocab.txt", list}, {"tokenizer_config.json", config}});
 }
 
 void encode(benchmark::State& state, const data::Tokenizer& tokenizer,
@@ -164,19 +174,20 @@ void encode_mixed(benchmark::State& state) {
 }
 BENCHMARK(encode_mixed)->Unit(benchmark::kMillisecond);
 
-void encode_word_piece_english_like(benchmark::State& state) {
+void encode_word_piece(benchmark::State& state, Case letters, bool is_mixed) {
   if (const data::Tokenizer* tokenizer = gpt2(state)) {
-    encode(state, word_piece_of(*tokenizer), english_like_text(*tokenizer));
+    encode(state, word_piece_of(*tokenizer, letters),
+           is_mixed ? mixed_text() : english_like_text(*tokenizer));
   }
 }
-BENCHMARK(encode_word_piece_english_like)->Unit(benchmark::kMillisecond);
-
-void encode_word_piece_mixed(benchmark::State& state) {
-  if (const data::Tokenizer* tokenizer = gpt2(state)) {
-    encode(state, word_piece_of(*tokenizer), mixed_text());
-  }
-}
-BENCHMARK(encode_word_piece_mixed)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(encode_word_piece, cased_english_like, Case::kept, false)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(encode_word_piece, cased_mixed, Case::kept, true)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(encode_word_piece, uncased_english_like, Case::lowered, false)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(encode_word_piece, uncased_mixed, Case::lowered, true)
+    ->Unit(benchmark::kMillisecond);
 
 // A directory that is gone afterwards.
 struct Scratch {
@@ -292,7 +303,7 @@ std::shared_ptr<const data::Corpus> corpus_of_sentences(const data::Tokenizer& t
 void masked_samples(benchmark::State& state) {
   const data::Tokenizer* gpt2_tokenizer = gpt2(state);
   if (gpt2_tokenizer == nullptr) return;
-  const data::Tokenizer tokenizer = word_piece_of(*gpt2_tokenizer);
+  const data::Tokenizer tokenizer = word_piece_of(*gpt2_tokenizer, Case::kept);
   const Scratch scratch;
   const auto corpus = corpus_of_sentences(tokenizer, *gpt2_tokenizer, scratch);
   const index_t sequence = state.range(0), predictions = sequence * 15 / 100 + 1;
