@@ -476,7 +476,8 @@ def tokenize_ranks(options, row):
         made = subprocess.run([options.trireme, "tokenize", option, "8192", "--out", vocabulary,
                                sample], capture_output=True, text=True, check=False)
         if made.returncode != 0:
-            yield Figure(row, f"{what}: times as fast on 2 ranks as on 1", wanted=WANTED_OF_TWO_RANKS,
+            yield Figure(row, f"{what}: times as fast on 2 ranks as on 1",
+                         wanted=WANTED_OF_TWO_RANKS,
                          note="no vocabulary: " + made.stderr.strip()[-200:])
             continue
         by_lines = ["--documents", "line", "--tokenizer", vocabulary]
