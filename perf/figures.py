@@ -45,7 +45,7 @@ TOKENIZERS = {
 VOCABULARIES = {"WordPiece": ("--train-wordpiece", 32_000_000),
                 "byte-level BPE": ("--train-bpe", 16_000_000),
                 "SentencePiece": ("--train-unigram", 4_000_000)}
-# A core that somebody disturbs delays two ranks, and one rank every other time.
+# Two ranks wait for the slower core; one rank may have the other one.
 WANTED_OF_TWO_RANKS = 1.7
 
 

@@ -104,8 +104,8 @@ void expect_same_in_all(const std::vector<Layout>& layouts) {
   for_each_layout(*world, one_of_each_grid(layouts), check);
 }
 
-// Of rows that differ in what is done with the weights one is enough.
-bool is_placed_as_another(const Layout& layout) {
+// What these axes change is not where weights lie.
+bool repeats_a_placement(const Layout& layout) {
   return layout.microbatches > 1 || layout.recompute != 0 ||
          layout.schedule != config::PipelineSchedule::one_f_one_b;
 }
@@ -120,7 +120,7 @@ std::vector<Layout> valid_rows_of(Kind kind, std::vector<Layout> layouts) {
 
 TEST(LayoutWeights, AreThoseOfOneRank) {
   std::vector<Layout> layouts = all_layouts(8);
-  std::erase_if(layouts, is_placed_as_another);
+  std::erase_if(layouts, repeats_a_placement);
   expect_same_in_all(layouts);
 }
 
@@ -128,7 +128,7 @@ TEST(LayoutWeights, OfOtherKindsAreThoseOfOneRank) {
   std::vector<Layout> layouts;
   for (const Kind kind : kOtherKinds) {
     std::vector<Layout> of = valid_rows_of(kind, all_layouts(8));
-    std::erase_if(of, is_placed_as_another);
+    std::erase_if(of, repeats_a_placement);
     const std::vector<Layout> rows = covering(of, Meet::pairs);
     layouts.insert(layouts.end(), rows.begin(), rows.end());
   }
@@ -147,7 +147,7 @@ TEST(LayoutWeights, OfBf16AreThoseOfOneRank) {
 TEST(LayoutWeightsOfPipelines, AreThoseOfOneRank) {
   std::vector<Layout> layouts = all_pipelines(8);
   std::erase_if(layouts, [](const Layout& layout) {
-    return is_placed_as_another(layout) || layout.sequence > 0;
+    return repeats_a_placement(layout) || layout.sequence > 0;
   });
   expect_same_in_all(layouts);
 }
@@ -157,7 +157,7 @@ TEST(LayoutWeightsOfPipelines, OfOtherKindsAreThoseOfOneRank) {
   std::vector<Layout> layouts;
   for (const model::ModelKind kind : {model::ModelKind::bert, model::ModelKind::t5}) {
     std::vector<Layout> all = all_rows_of(kind, 8);
-    std::erase_if(all, is_placed_as_another);
+    std::erase_if(all, repeats_a_placement);
     const std::vector<Layout> rows = covering(all, Meet::pairs);
     layouts.insert(layouts.end(), rows.begin(), rows.end());
   }

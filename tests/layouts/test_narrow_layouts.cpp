@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -71,12 +72,12 @@ std::vector<Layout> narrow_layouts() {
   return rows;
 }
 
-// The loss of a step, and behind it that of each objective where there are several.
-std::vector<double> all_losses(const std::vector<model::Objective>& objectives,
-                               const optim::StepReport& report) {
+// The loss of a step, and that of each objective where there are several.
+std::map<std::string, double> all_losses(const std::vector<model::Objective>& objectives,
+                                         const optim::StepReport& report) {
   const model::Losses losses = model::losses_of(objectives, report.losses);
-  std::vector<double> all = {losses.total};
-  for (const auto& [name, loss] : losses.parts) all.push_back(loss);
+  std::map<std::string, double> all(losses.parts.begin(), losses.parts.end());
+  all["all"] = losses.total;
   return all;
 }
 
@@ -94,19 +95,17 @@ void expect_same_report(const optim::StepReport& got, const optim::StepReport& w
 
 // How far the furthest layout was: what tolerances are taken from.
 struct Furthest {
-  double loss = 0.0, objective = 0.0, norm = 0.0;
+  double loss = 0.0, pairs = 0.0, norm = 0.0;
 };
 void print_furthest(comm::Communicator& world, const Furthest& mine, const char* type,
                     Kind kind) {
   const auto most = [&](double of_mine) {
     return std::ranges::max(world.gather(of_mine));
   };
-  const double loss = most(mine.loss), objective = most(mine.objective),
-               norm = most(mine.norm);
+  const double loss = most(mine.loss), pairs = most(mine.pairs), norm = most(mine.norm);
   if (world.rank() != 0) return;
-  std::printf(
-      "%s in %s: furthest apart: losses %.2g, of one objective %.2g, norms %.2g\n",
-      name_of(kind).c_str(), type, loss, objective, norm);
+  std::printf("%s in %s: furthest apart: losses %.2g, that of pairs %.2g, norms %.2g\n",
+              name_of(kind).c_str(), type, loss, pairs, norm);
 }
 
 void check_type(const Types& type, double scale, std::vector<Layout> layouts,
@@ -130,17 +129,17 @@ void check_type(const Types& type, double scale, std::vector<Layout> layouts,
       const optim::StepReport report = run.step(step, scale);
       const auto losses = all_losses(objectives, report),
                  wanted = all_losses(objectives, want);
-      for (std::size_t i = 0; i < wanted.size(); ++i) {
-        const bool is_total = i == 0;
-        EXPECT_NEAR(losses[i], wanted[i],
-                    (is_total ? most.loss : most.objective) * wanted[i])
-            << "step " << step + 1 << ", loss " << i;
-        double& here = is_total ? furthest.loss : furthest.objective;
-        here = std::max(here, apart(losses[i], wanted[i]));
+      for (const auto& [name, loss] : wanted) {
+        const bool is_of_pairs = name == "segment pairs";
+        const double here = apart(losses.at(name), loss);
+        EXPECT_LE(here, is_of_pairs ? most.pairs : most.loss)
+            << "step " << step + 1 << ", loss of " << name;
+        double& far = is_of_pairs ? furthest.pairs : furthest.loss;
+        far = std::max(far, here);
       }
-      EXPECT_NEAR(report.grad_norm, want.grad_norm, most.norm * want.grad_norm)
-          << "step " << step + 1;
-      furthest.norm = std::max(furthest.norm, apart(report.grad_norm, want.grad_norm));
+      const double of_norm = apart(report.grad_norm, want.grad_norm);
+      EXPECT_LE(of_norm, most.norm) << "step " << step + 1;
+      furthest.norm = std::max(furthest.norm, of_norm);
       SCOPED_TRACE("again, step " + std::to_string(step + 1));
       expect_same_report(again.step(step, scale), report);
     }

@@ -16,7 +16,7 @@ class KindRestarts : public KindRuns {
                                               "zero3", "stages", "eight"};
     for (const std::string& layout : layouts) {
       train_whole(layout);
-      expect_losses_of("one", layout, 0, tolerance);
+      if (layout != "one") expect_losses_of("one", layout, 0, tolerance);
     }
     for (const std::string& from : layouts) {
       expect_same_again(from);

@@ -2,9 +2,8 @@
 // losses of one rank that never stopped.
 //
 // What is met every day: four layouts, each with another degree of ZeRO or none and with
-// other values of the other axes. Every two of them meet in one restart, so that each
-// value has been saved or read where each other value is read or was saved; and one rank
-// meets stages that no other layout has. The other direction of each two, and all of the
+// other values of the other axes, and every pair of them in one direction; and one rank
+// with stages that no other layout has. The other directions, eight ranks, and all of the
 // kinds' variants, of which a few restarts are here: tests/long/test_kind_restarts.cpp.
 #include <array>
 #include <string>

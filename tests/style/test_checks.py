@@ -215,6 +215,7 @@ class StyleChecks(unittest.TestCase):
         for text in ("TEST(Layernorm, A) {}", "TYPED_TEST(Norm, A) {}",
                      "INSTANTIATE_TEST_SUITE_P(\n    Norm, LayerNorm,\n    Values(1));"):
             self.expect("text_rules", self.source(text, name), "begin with LayerNorm")
+        self.expect("text_rules", self.source("TEST_P(LayerNorm, A) {}", name), "never run")
 
     def test_long_line_blank_tab_and_missing_newline(self):
         self.expect("text_rules", self.source("// " + "x" * 88), "91 columns")

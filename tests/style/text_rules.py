@@ -102,6 +102,11 @@ def check_test_names(name, text):
         if not called.startswith(begin):
             yield (source_tree.line_of(code, match.start()),
                    f"{called}: no entry of ctest runs it; tests of this file begin with {begin}")
+    instantiated = set(re.findall(r"\bINSTANTIATE_\w+\(\s*\w*\s*,\s*(\w+)", code))
+    for match in re.finditer(r"^(?:TEST_P|TYPED_TEST_P)\(\s*(\w+)", code, re.M):
+        if match.group(1) not in instantiated:
+            yield (source_tree.line_of(code, match.start()),
+                   f"{match.group(1)}: never instantiated, and so never run")
 
 
 def check(root):

@@ -2,14 +2,11 @@
 // with what to do, before anything is made: vocabularies without the tokens that samples
 // need, corpora without sentences, sequences that are too short, stages without layers,
 // blends without weights, and checkpoints of other tokenizers.
+#include "regression/cli/sample_corpora.hpp"
 #include "regression/cli/workplace.hpp"
 
 namespace trireme::test {
 namespace {
-
-std::string tokenizer_fixture(const std::string& name) {
-  return source_file("tests/parity/fixtures/tokenizer/" + name);
-}
 
 class KindsDeckCheck : public Workplace {
  protected:
@@ -33,17 +30,7 @@ class KindsDeckCheck : public Workplace {
                             const std::vector<std::string>& tokenizer) {
     static const Scratch place;
     const fs::path path = place.path() / name;
-    std::vector<std::string> arguments = {"tokenize",
-                                          "--documents",
-                                          "blank-line",
-                                          "--out",
-                                          path,
-                                          "--tokenizer",
-                                          tokenizer_fixture(tokenizer.at(0))};
-    arguments.insert(arguments.end(), tokenizer.begin() + 1, tokenizer.end());
-    arguments.push_back(tokenizer_fixture("sample.txt"));
-    const RunResult result = trireme(arguments);
-    EXPECT_EQ(result.status, 0) << result.err;
+    make_sample_corpus(path, tokenizer.at(0), {tokenizer.begin() + 1, tokenizer.end()});
     return path;
   }
 

@@ -192,7 +192,8 @@ TEST_F(ForeignTokenizer, WithFewerTokensThanPaddingExplainsIsAWarning) {
     EXPECT_EQ(data::Tokenizer::from_files(found()).vocabulary_size(), 4100u);
     EXPECT_TRUE(log_.warnings().empty()) << rows << ": " << log_.warnings().front();
   }
-  // One row too many of no multiple, more than 8 and more than 128 of those.
+  // An odd number of rows has no padding; 20 rows are more than a multiple of 8 explains,
+  // 252 more than one of 128.
   std::size_t warnings = 0;
   for (const index_t rows : {4101, 4120, 4352}) {
     set_rows(rows);

@@ -407,6 +407,13 @@ TEST(VisitedTiles, BackwardAreThoseOfTheForwardPass) {
 TEST(VisitedTiles, OfHalfPaddingAreAQuarter) {
   const MaskedTexts whole{"whole", MaskKind::none, 512, 512, 2};
   const MaskedTexts half{"half", MaskKind::padding, 512, 512, 2, {256, 256}, {256, 256}};
+  for (const MaskedTexts& texts : {whole, half}) {
+    SCOPED_TRACE(texts.name);
+    TileWalk walk(texts);
+    walk.forward();
+    walk.backward(BackwardLaunches::one);
+    walk.expect(Needed(texts), 2);
+  }
   EXPECT_EQ(Needed(whole).pairs.size(), 2u * MaskedTexts::kHeads * 8 * 8);
   EXPECT_EQ(4 * Needed(half).pairs.size(), Needed(whole).pairs.size());
 }

@@ -504,10 +504,13 @@ StageSends sent_by_stage(const PipelineLayout& pipeline, const Layout& layout) {
   StageSends sent;
   for (const MessageTally& message : plan.tally.messages()) {
     if (message.axis != "pipeline" || message.operation != "send") continue;
-    Sent& of = message.site == "activations" ? sent.activations : sent.gradients;
+    const bool is_forward = message.site == "activations";
+    EXPECT_TRUE(is_forward || message.site == "activation gradients") << message.site;
     EXPECT_EQ(message.calls % kMicrobatches, 0);
     EXPECT_EQ(message.elements % kMicrobatches, 0);
-    of = {message.calls / kMicrobatches, message.elements / kMicrobatches};
+    Sent& of = is_forward ? sent.activations : sent.gradients;
+    of.calls += message.calls / kMicrobatches;
+    of.elements += message.elements / kMicrobatches;
   }
   return sent;
 }
