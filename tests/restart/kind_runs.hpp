@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "data/sentence_piece_library.hpp"
-#include "restart/training_runs.hpp"
+#include "restart/layout_runs.hpp"
 
 namespace trireme::test {
 
@@ -42,18 +42,13 @@ inline constexpr RestartedModel kT5WithItsOwnHead{
     "kind: t5, layers: 2, decoder_layers: 2, head_size: 8, activation: geglu_tanh, "
     "tie_embeddings: false"};
 
-class KindRuns : public TrainingRuns {
+class KindRuns : public LayoutRuns {
  protected:
   static constexpr int kSteps = 8, kEvery = 3;  // checkpoints after steps 3, 6 and 8
   static constexpr double kTolerance = 5e-6;    // of the loss
   // In bf16 layouts were at most 5e-4 apart. A run whose learning rate is halved at the
   // checkpoint differs by 3e-3 or more, and would fail.
   static constexpr double kBf16Tolerance = 1e-3;
-
-  struct Layout {
-    int ranks;
-    Arguments keys;
-  };
 
   // The corpus and the deck of all runs that follow, and keys for all of them.
   void prepare(const RestartedModel& of, const Arguments& keys = {}) {
@@ -75,6 +70,7 @@ class KindRuns : public TrainingRuns {
                       "validate_samples: 8}}\n"
                       "checkpoint: {{every: {}, keep: 0}}\n",
                       of.model, corpus, of.data, kSteps, kEvery));
+    deck_ = "kind.yaml";
     keys_ = keys;
     layouts_ = layouts_of(of);
   }
@@ -123,36 +119,12 @@ class KindRuns : public TrainingRuns {
     const std::string rest = go_on(layout, kEvery, layout);
     expect_same_checkpoint(newest(layout), newest(rest));
   }
-  // Each step of `run`, all behind the first so many, has the loss of the whole run.
   void expect_losses_of(const std::string& whole, const std::string& run, int begin,
                         double tolerance = kTolerance) const {
-    SCOPED_TRACE(run);
-    const auto expected = metrics(whole).steps, got = metrics(run).steps;
-    ASSERT_EQ(std::ssize(expected), kSteps);
-    ASSERT_EQ(std::ssize(got), kSteps - begin);
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      const report::StepRecord& want = expected[i + static_cast<std::size_t>(begin)];
-      EXPECT_EQ(got[i].step, want.step);
-      EXPECT_NEAR(got[i].loss, want.loss, tolerance * want.loss) << "step " << want.step;
-      EXPECT_EQ(got[i].lr, want.lr);
-      EXPECT_EQ(got[i].samples, want.samples);
-    }
+    LayoutRuns::expect_losses_of(whole, kSteps, run, begin, tolerance);
   }
 
  private:
-  void start(const std::string& run, const std::string& layout,
-             const Arguments& more = {}) const {
-    Arguments arguments = {"train", "kind.yaml", "--run-dir", run};
-    const Layout& of = layouts_.at(layout);
-    for (const Arguments& keys : {of.keys, keys_}) {
-      for (const std::string& key : keys) {
-        arguments.insert(arguments.end(), {"--set", key});
-      }
-    }
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const RunResult result = trireme_on_ranks(of.ranks, arguments, options(1));
-    ASSERT_EQ(result.status, 0) << run << ": " << result.err;
-  }
   void tokenize(const std::string& corpus, const Arguments& more) const {
     Arguments arguments = {"tokenize",    fixture("sample.txt").string(),
                            "--documents", "blank-line",
@@ -170,9 +142,6 @@ class KindRuns : public TrainingRuns {
     spill(scratch_ / "t5" / "tokenizer_config.json", R"({"extra_ids": 100})");
     tokenize(corpus, {"--tokenizer", "t5"});
   }
-
-  std::map<std::string, Layout> layouts_;
-  Arguments keys_;
 };
 
 }  // namespace trireme::test

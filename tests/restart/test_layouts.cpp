@@ -2,10 +2,12 @@
 // another one with the same losses as one rank that never stopped.
 #include <fmt/format.h>
 
-#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "config/load.hpp"
-#include "restart/training_runs.hpp"
+#include "restart/layout_runs.hpp"
 
 namespace trireme::test {
 namespace {
@@ -14,64 +16,48 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class LayoutsRestart : public TrainingRuns {
+class LayoutsRestart : public LayoutRuns {
  protected:
-  struct Layout {
-    int ranks;
-    Arguments keys;
-    std::size_t files = 0;  // that the ranks share; 0: each has its own
-  };
-
-  void start(const std::string& run, const std::string& layout,
-             const Arguments& more = {}) const {
-    Arguments arguments = {"train", "deck.yaml", "--run-dir", run};
-    Arguments keys = layouts_.at(layout).keys;
-    keys.insert(keys.end(),
-                {"model.layers=4", "model.head_size=5", "run.sample_every=0"});
-    for (const std::string& key : keys) arguments.insert(arguments.end(), {"--set", key});
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const RunResult result =
-        trireme_on_ranks(layouts_.at(layout).ranks, arguments, options(1));
-    ASSERT_EQ(result.status, 0) << run << ": " << result.err;
+  LayoutsRestart() {
+    keys_ = {"model.layers=4", "model.head_size=5", "run.sample_every=0"};
+    layouts_ = {
+        {"one", {1, {}}},
+        {"tensor", {2, {"parallel.tensor=2"}}},
+        {"tensor4", {4, {"parallel.tensor=4", "parallel.sequence=true"}}},
+        {"data", {3, {"parallel.zero=0", "checkpoint.writers=2"}, 2}},
+        {"zero2", {3, {"parallel.zero=2", "checkpoint.writers=per_node"}, 1}},
+        {"zero3", {3, {"parallel.zero=3"}}},
+        {"tensor-zero2",
+         {4,
+          {"parallel.tensor=2", "parallel.sequence=true", "parallel.zero=2",
+           "batch.micro=1", "checkpoint.writers=3"},
+          3}},
+        {"tensor-zero3", {4, {"parallel.tensor=2", "parallel.zero=3", "batch.micro=1"}}},
+        {"pipeline-zero1",
+         {4,
+          {"parallel.pipeline=2", "parallel.schedule=zero_bubble", "parallel.zero=1",
+           "batch.micro=1"}}},
+        {"pipeline-zero2",
+         {4,
+          {"parallel.pipeline=2", "parallel.virtual_pipeline=2",
+           "parallel.schedule=zero_bubble", "parallel.zero=2", "batch.micro=1",
+           "checkpoint.writers=per_node"},
+          1}},
+        {"pipeline-zero3",
+         {4,
+          {"parallel.pipeline=2", "parallel.virtual_pipeline=2", "parallel.zero=3",
+           "batch.micro=1", "memory.recompute=selective"}}},
+        {"uneven", {3, {"parallel.pipeline=3", "parallel.stages=[1, 2, 1]"}}},
+        {"chunks",
+         {2,
+          {"parallel.pipeline=2", "parallel.virtual_pipeline=2",
+           "checkpoint.writers=per_node"},
+          1}},
+        {"eight",
+         {8,
+          {"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=2",
+           "parallel.zero=1", "batch.micro=1", "memory.recompute=full"}}}};
   }
-
-  const std::map<std::string, Layout> layouts_ = {
-      {"one", {1, {}}},
-      {"tensor", {2, {"parallel.tensor=2"}}},
-      {"tensor4", {4, {"parallel.tensor=4", "parallel.sequence=true"}}},
-      {"data", {3, {"parallel.zero=0", "checkpoint.writers=2"}, 2}},
-      {"zero2", {3, {"parallel.zero=2", "checkpoint.writers=per_node"}, 1}},
-      {"zero3", {3, {"parallel.zero=3"}}},
-      {"tensor-zero2",
-       {4,
-        {"parallel.tensor=2", "parallel.sequence=true", "parallel.zero=2",
-         "batch.micro=1", "checkpoint.writers=3"},
-        3}},
-      {"tensor-zero3", {4, {"parallel.tensor=2", "parallel.zero=3", "batch.micro=1"}}},
-      {"pipeline-zero1",
-       {4,
-        {"parallel.pipeline=2", "parallel.schedule=zero_bubble", "parallel.zero=1",
-         "batch.micro=1"}}},
-      {"pipeline-zero2",
-       {4,
-        {"parallel.pipeline=2", "parallel.virtual_pipeline=2",
-         "parallel.schedule=zero_bubble", "parallel.zero=2", "batch.micro=1",
-         "checkpoint.writers=per_node"},
-        1}},
-      {"pipeline-zero3",
-       {4,
-        {"parallel.pipeline=2", "parallel.virtual_pipeline=2", "parallel.zero=3",
-         "batch.micro=1", "memory.recompute=selective"}}},
-      {"uneven", {3, {"parallel.pipeline=3", "parallel.stages=[1, 2, 1]"}}},
-      {"chunks",
-       {2,
-        {"parallel.pipeline=2", "parallel.virtual_pipeline=2",
-         "checkpoint.writers=per_node"},
-        1}},
-      {"eight",
-       {8,
-        {"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=2", "parallel.zero=1",
-         "batch.micro=1", "memory.recompute=full"}}}};
 };
 
 TEST_F(LayoutsRestart, ToTheBitOrToTheRounding) {
@@ -86,8 +72,6 @@ TEST_F(LayoutsRestart, ToTheBitOrToTheRounding) {
       EXPECT_EQ(shards_of(newest(name)), layout.files);
     }
   }
-  const auto expected = metrics("one-whole").steps;
-  ASSERT_EQ(expected.size(), 13u);
   for (const auto& [from, to] : std::vector<std::pair<const char*, const char*>>{
            {"one", "eight"},
            {"eight", "one"},
@@ -108,16 +92,8 @@ TEST_F(LayoutsRestart, ToTheBitOrToTheRounding) {
            {"pipeline-zero1", "zero2"},
            {"tensor4", "one"}}) {
     const std::string run = std::string(from) + "-" + to;
-    SCOPED_TRACE(run);
     start(run, to, {"--resume", from});
-    const auto got = metrics(run).steps;
-    ASSERT_EQ(got.size(), 8u);
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      const double want = expected[i + 5].loss;
-      EXPECT_NEAR(got[i].loss, want, kTolerance * want) << "step " << i + 6;
-      EXPECT_EQ(got[i].lr, expected[i + 5].lr);
-      EXPECT_EQ(got[i].samples, expected[i + 5].samples);
-    }
+    expect_losses_of("one-whole", 13, run, 5, kTolerance);
   }
 }
 

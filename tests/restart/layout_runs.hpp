@@ -1,0 +1,61 @@
+// tests/restart/layout_runs.hpp — runs of one deck in several layouts, by their names,
+// and the losses of what goes on in another one.
+#ifndef TRIREME_TESTS_RESTART_LAYOUT_RUNS_HPP_
+#define TRIREME_TESTS_RESTART_LAYOUT_RUNS_HPP_
+
+#include <cstddef>
+#include <map>
+#include <string>
+
+#include "restart/training_runs.hpp"
+
+namespace trireme::test {
+
+class LayoutRuns : public TrainingRuns {
+ protected:
+  struct Layout {
+    int ranks;
+    Arguments keys;
+    std::size_t files = 0;  // that the ranks share; 0: each has its own
+  };
+
+  // A start in the layout of this name, with `more` behind the keys of all of them.
+  void start(const std::string& run, const std::string& layout,
+             const Arguments& more = {}) const {
+    Arguments arguments = {"train", deck_, "--run-dir", run};
+    const Layout& of = layouts_.at(layout);
+    for (const Arguments& keys : {of.keys, keys_}) {
+      for (const std::string& key : keys) {
+        arguments.insert(arguments.end(), {"--set", key});
+      }
+    }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const RunResult result = trireme_on_ranks(of.ranks, arguments, options(1));
+    ASSERT_EQ(result.status, 0) << run << ": " << result.err;
+  }
+
+  // Each step of `run`, all behind the first so many, has the loss of the whole run,
+  // which has `steps`.
+  void expect_losses_of(const std::string& whole, int steps, const std::string& run,
+                        int begin, double tolerance) const {
+    SCOPED_TRACE(run);
+    const auto expected = metrics(whole).steps, got = metrics(run).steps;
+    ASSERT_EQ(std::ssize(expected), steps);
+    ASSERT_EQ(std::ssize(got), steps - begin);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const report::StepRecord& want = expected[i + static_cast<std::size_t>(begin)];
+      EXPECT_EQ(got[i].step, want.step);
+      EXPECT_NEAR(got[i].loss, want.loss, tolerance * want.loss) << "step " << want.step;
+      EXPECT_EQ(got[i].lr, want.lr);
+      EXPECT_EQ(got[i].samples, want.samples);
+    }
+  }
+
+  std::string deck_ = "deck.yaml";
+  std::map<std::string, Layout> layouts_;
+  Arguments keys_;  // of every start
+};
+
+}  // namespace trireme::test
+
+#endif  // TRIREME_TESTS_RESTART_LAYOUT_RUNS_HPP_
