@@ -117,6 +117,11 @@ double norm_of(const std::vector<float>& values) {
   return std::sqrt(square);
 }
 
+// What a difference of a parameter's gradients is a part of.
+double size_of_gradient(const MatrixReference& reference, const std::string& name) {
+  return std::max(norm_of(reference.gradients.at(name)), 1e-4 * reference.gradient_norm);
+}
+
 template <class T>
 double most_of_gradients(Kind kind) {
   if constexpr (std::is_same_v<T, float>) return Tolerances<T>::kGradient;
@@ -144,8 +149,7 @@ double check_gradients(comm::Communicator& world, const MatrixRunOf<T>& run,
   for (const auto& [name, square] : squares) {
     const double sum = sums[at++];
     const std::string of = name.substr(0, name.find(kCopy));
-    const double size =
-        std::max(norm_of(reference.gradients.at(of)), 1e-4 * reference.gradient_norm);
+    const double size = size_of_gradient(reference, of);
     EXPECT_LE(std::sqrt(sum), most_of_gradients<T>(layout.size.kind) * size) << name;
     furthest = std::max(furthest, std::sqrt(sum) / size);
   }
@@ -344,6 +348,7 @@ Distances check_narrow_layout(const std::shared_ptr<comm::Communicator>& world,
   MatrixRunOf<T> run(world, layout);
   check_replicas(run);
   check_compute_copy(run);
+  const NarrowTolerances most = narrow_tolerances<T>(layout.size.kind);
   Distances furthest;
   for (int step = 0; step < kNarrowSteps; ++step) {
     run.reset_traffic();
@@ -352,7 +357,6 @@ Distances check_narrow_layout(const std::shared_ptr<comm::Communicator>& world,
       furthest.gradient = check_gradients(*world, run, layout, reference);
     }
     const Distances here = distances_of(run, run.finish(), reference, extent(step));
-    const NarrowTolerances most = narrow_tolerances<T>(layout.size.kind);
     EXPECT_LE(here.loss, most.loss) << "step " << step + 1;
     EXPECT_LE(here.norm, most.norm) << "step " << step + 1;
     furthest.add(here);
@@ -594,11 +598,11 @@ double most_by_shifts(const Layout& one, const MatrixReference& reference) {
     run.shift_weights(kPart, turn);
     run.accumulate(0);
     for (std::size_t p = 0; p < run.registry().size(); ++p) {
-      const std::vector<float>& want =
-          reference.gradients.at(run.registry().spec(p).name);
-      const double size = std::max(norm_of(want), 1e-4 * reference.gradient_norm);
-      const double square = square_of_difference(run, one, p, want);
-      furthest = std::max(furthest, std::sqrt(square) / size);
+      const std::string& name = run.registry().spec(p).name;
+      const double square =
+          square_of_difference(run, one, p, reference.gradients.at(name));
+      furthest =
+          std::max(furthest, std::sqrt(square) / size_of_gradient(reference, name));
     }
   }
   return furthest;
