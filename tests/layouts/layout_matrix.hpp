@@ -303,6 +303,12 @@ struct Layout {
   }
 };
 
+// The same rows of another kind of model.
+inline std::vector<Layout> of_kind(Kind kind, std::vector<Layout> layouts) {
+  for (Layout& layout : layouts) layout.size.kind = kind;
+  return layouts;
+}
+
 // Every valid row.
 inline std::vector<Layout> all_layouts(int most_ranks) {
   std::vector<Layout> layouts;

@@ -13,11 +13,6 @@
 namespace trireme::test {
 namespace {
 
-std::vector<Layout> of_kind(Kind kind, std::vector<Layout> layouts) {
-  for (Layout& layout : layouts) layout.size.kind = kind;
-  return layouts;
-}
-
 // Each schedule, degree of ZeRO and way to recompute, on two to four stages. With three
 // chunks a stage, the layers that share a table are in several chunks of one stage.
 std::vector<Layout> in_pipelines(Kind kind) {

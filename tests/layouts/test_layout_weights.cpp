@@ -112,8 +112,8 @@ bool repeats_a_placement(const Layout& layout) {
 
 constexpr Kind kOtherKinds[] = {Kind::bert, Kind::bert_post, Kind::t5, Kind::t5_own_head};
 
-std::vector<Layout> valid_rows_of(Kind kind, std::vector<Layout> layouts) {
-  for (Layout& layout : layouts) layout.size.kind = kind;
+std::vector<Layout> all_layouts_of(Kind kind) {
+  std::vector<Layout> layouts = of_kind(kind, all_layouts(8));
   std::erase_if(layouts, [](const Layout& layout) { return !layout.is_valid(8); });
   return layouts;
 }
@@ -127,7 +127,7 @@ TEST(LayoutWeights, AreThoseOfOneRank) {
 TEST(LayoutWeights, OfOtherKindsAreThoseOfOneRank) {
   std::vector<Layout> layouts;
   for (const Kind kind : kOtherKinds) {
-    std::vector<Layout> of = valid_rows_of(kind, all_layouts(8));
+    std::vector<Layout> of = all_layouts_of(kind);
     std::erase_if(of, repeats_a_placement);
     const std::vector<Layout> rows = covering(of, Meet::pairs);
     layouts.insert(layouts.end(), rows.begin(), rows.end());
@@ -138,7 +138,7 @@ TEST(LayoutWeights, OfOtherKindsAreThoseOfOneRank) {
 TEST(LayoutWeights, OfBf16AreThoseOfOneRank) {
   std::vector<Layout> layouts = of_each_kind(all_layouts(8));
   for (const Kind kind : kOtherKinds) {
-    const std::vector<Layout> rows = of_each_kind(valid_rows_of(kind, all_layouts(8)));
+    const std::vector<Layout> rows = of_each_kind(all_layouts_of(kind));
     layouts.insert(layouts.end(), rows.begin(), rows.end());
   }
   expect_same_in_all<bf16>(layouts);

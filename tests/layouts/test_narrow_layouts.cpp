@@ -108,9 +108,8 @@ void print_furthest(comm::Communicator& world, const Furthest& mine, const char*
               name_of(kind).c_str(), type, loss, pairs, norm);
 }
 
-void check_type(const Types& type, double scale, std::vector<Layout> layouts,
+void check_type(const Types& type, double scale, const std::vector<Layout>& layouts,
                 Kind kind = Kind::gpt) {
-  for (Layout& layout : layouts) layout.size.kind = kind;
   const bool is_half = type.compute == DType::float16;
   const NarrowTolerances most =
       is_half ? narrow_tolerances<fp16>(kind) : narrow_tolerances<bf16>(kind);
@@ -121,29 +120,30 @@ void check_type(const Types& type, double scale, std::vector<Layout> layouts,
   const auto wide = run_alone(of_wide, type, kNarrowSteps, scale),
              deep = run_alone(of_deep, type, kNarrowSteps, scale);
   Furthest furthest;
-  for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
-    const auto& alone = layout.size.layers == kDeep.layers ? deep : wide;
-    NarrowRun run(ranks, layout, type), again(ranks, layout, type);
-    for (int step = 0; step < kNarrowSteps; ++step) {
-      const optim::StepReport& want = alone[extent(step)];
-      const optim::StepReport report = run.step(step, scale);
-      const auto losses = all_losses(objectives, report),
-                 wanted = all_losses(objectives, want);
-      for (const auto& [name, loss] : wanted) {
-        const bool is_of_pairs = name == "segment pairs";
-        const double here = apart(losses.at(name), loss);
-        EXPECT_LE(here, is_of_pairs ? most.pairs : most.loss)
-            << "step " << step + 1 << ", loss of " << name;
-        double& far = is_of_pairs ? furthest.pairs : furthest.loss;
-        far = std::max(far, here);
-      }
-      const double of_norm = apart(report.grad_norm, want.grad_norm);
-      EXPECT_LE(of_norm, most.norm) << "step " << step + 1;
-      furthest.norm = std::max(furthest.norm, of_norm);
-      SCOPED_TRACE("again, step " + std::to_string(step + 1));
-      expect_same_report(again.step(step, scale), report);
-    }
-  });
+  for_each_layout(*world, of_kind(kind, layouts),
+                  [&](const auto& ranks, const Layout& layout) {
+                    const auto& alone = layout.size.layers == kDeep.layers ? deep : wide;
+                    NarrowRun run(ranks, layout, type), again(ranks, layout, type);
+                    for (int step = 0; step < kNarrowSteps; ++step) {
+                      const optim::StepReport& want = alone[extent(step)];
+                      const optim::StepReport report = run.step(step, scale);
+                      const auto losses = all_losses(objectives, report),
+                                 wanted = all_losses(objectives, want);
+                      for (const auto& [name, loss] : wanted) {
+                        const bool is_of_pairs = name == "segment pairs";
+                        const double here = apart(losses.at(name), loss);
+                        EXPECT_LE(here, is_of_pairs ? most.pairs : most.loss)
+                            << "step " << step + 1 << ", loss of " << name;
+                        double& far = is_of_pairs ? furthest.pairs : furthest.loss;
+                        far = std::max(far, here);
+                      }
+                      const double of_norm = apart(report.grad_norm, want.grad_norm);
+                      EXPECT_LE(of_norm, most.norm) << "step " << step + 1;
+                      furthest.norm = std::max(furthest.norm, of_norm);
+                      SCOPED_TRACE("again, step " + std::to_string(step + 1));
+                      expect_same_report(again.step(step, scale), report);
+                    }
+                  });
   print_furthest(*world, furthest, is_half ? "fp16" : "bf16", kind);
 }
 

@@ -64,11 +64,8 @@ std::vector<Layout> layouts_of(Kind kind) {
        .pipeline = 2,
        .chunks = 2,
        .recompute = -1}};
-  for (Layout& row : rows) {
-    row.size = kSmall;
-    row.size.kind = kind;
-  }
-  return rows;
+  for (Layout& row : rows) row.size = kSmall;
+  return of_kind(kind, rows);
 }
 
 class NarrowStepsOf : public ::testing::TestWithParam<Kind> {};
