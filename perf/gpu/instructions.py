@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Instructions of the main loops of src/kernels/cuda/, for perf/gpu/predict.py.
+"""Instructions of the main loops of attention's kernels in src/kernels/cuda/, for
+perf/gpu/predict.py.
 
     perf/gpu/instructions.py             # compares with instructions.json
     perf/gpu/instructions.py --update    # writes it
@@ -57,7 +58,7 @@ def entry(instructions, row):
 
 
 def read(toolkit):
-    reading = machine_code.Reading(toolkit, ROOT)
+    reading = machine_code.Reading(toolkit, ROOT, "attention_*.cu")
     if reading.findings:
         sys.exit("instructions: " + "\n".join(reading.findings))
     kernels = {}

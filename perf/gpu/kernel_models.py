@@ -90,12 +90,19 @@ def chains_seconds(machine, calls, rows):
     return calls * (rows * rows * INSTRUCTIONS_OF_A_PAIR / machine.lane_rate + LAUNCH_GAP)
 
 
-# Launches for a token of a text: those of each layer, and embedding, head and draw beside
-# them (tests/unit/model/test_cuda_launches.cpp).
+# Launches for a token of a text: embedding, head and draw beside the layers, and those of each
+# layer where a block has not the shared memory for all layers in one launch
+# (tests/unit/model/test_cuda_launches.cpp).
 TOKEN_LAUNCHES_OF_A_LAYER, TOKEN_LAUNCHES_BESIDE = 5, 3
 # From a kernel of a token's graph to the next one, beside what reading its weights takes, where
 # kernels start early: fitted to GPT-2 124M on an H200. A warp's instructions are most of it.
 TOKEN_LAUNCH = 3.3e-6
+# Of a layer where all are one launch, beside what reading its weights takes; and the share of a
+# copy's bandwidth at which keys and values are read there. Both fitted to that launch alone on an
+# H200, of GPT-2 124M (180 and 196 us with 128 and 768 positions) and of 1.2B (1086 and 1209):
+# within 3 % of all four.
+TOKEN_LAYER = 11.4e-6
+TOKEN_KEYS_SHARE = 0.32
 
 
 def weight_bytes(case):
@@ -107,9 +114,13 @@ def token_seconds(machine, case, context):
     """Of a token of one text, of which `context` tokens are there: weights and what is kept of
     the context are read once, by the kernels of one graph, one behind the other."""
     kept = 4 * case["layers"] * case["hidden"] * context
-    launches = TOKEN_LAUNCHES_OF_A_LAYER * case["layers"] + TOKEN_LAUNCHES_BESIDE
-    return ((weight_bytes(case) + kept) / (ROW_SHARE * machine.copy_bandwidth)
-            + launches * TOKEN_LAUNCH)
+    beside = (weight_bytes(case) / (ROW_SHARE * machine.copy_bandwidth)
+              + TOKEN_LAUNCHES_BESIDE * TOKEN_LAUNCH)
+    if case["token_shared_bytes"] <= machine.block_shared_bytes:
+        return (beside + kept / (TOKEN_KEYS_SHARE * machine.copy_bandwidth)
+                + case["layers"] * TOKEN_LAYER)
+    return (beside + kept / (ROW_SHARE * machine.copy_bandwidth)
+            + case["layers"] * TOKEN_LAUNCHES_OF_A_LAYER * TOKEN_LAUNCH)
 
 
 # ---- attention

@@ -12,6 +12,7 @@ class Machine:
     name: str
     arch: str                # whose machine code it runs
     multiprocessors: int
+    block_shared_bytes: int  # that a block may have (CUDA C++ Programming Guide)
     clock: float             # Hz, while products run
     tensor_peak: float       # FLOP/s, bf16, dense, of the data sheet
     gemm_peak: float         # FLOP/s of the fastest product of bf16, as others measured it
@@ -51,11 +52,11 @@ H100_MMA_CYCLES = 2048 / 512 / 0.63
 # 1.83 GHz (NVIDIA H100 data sheet, SXM), where products of random numbers run at 1.4 to 1.75
 # GHz as power allows. Their fastest products: 271 and 794 TFLOP/s by a search over shapes
 # (Bekman, "Machine Learning Engineering", table of the maximum achievable matmul FLOPS).
-_A100 = dict(arch="sm_80", multiprocessors=108, clock=1.41e9, tensor_peak=312e12,
-             gemm_peak=271e12, sustained=0.95, mma_cycles=A100_MMA_CYCLES,
+_A100 = dict(arch="sm_80", multiprocessors=108, block_shared_bytes=163 << 10, clock=1.41e9,
+             tensor_peak=312e12, gemm_peak=271e12, sustained=0.95, mma_cycles=A100_MMA_CYCLES,
              tiles=AMPERE_TILES, wave_seconds=0.75e-6, store_shown=0.3)
-_HOPPER = dict(arch="sm_90a", multiprocessors=132, clock=1.70e9, tensor_peak=989.4e12,
-               gemm_peak=798e12, sustained=0.95, mma_cycles=H100_MMA_CYCLES,
+_HOPPER = dict(arch="sm_90a", multiprocessors=132, block_shared_bytes=227 << 10, clock=1.70e9,
+               tensor_peak=989.4e12, gemm_peak=798e12, sustained=0.95, mma_cycles=H100_MMA_CYCLES,
                tiles=HOPPER_TILES, wave_seconds=0.5e-6, store_shown=0.2)
 
 MACHINES = {

@@ -1,6 +1,7 @@
 // perf/gpu/tally.cpp — trireme_gpu_tally: what a step of these decks launches on a GPU,
 // as JSON for perf/gpu/predict.py: of each kernel calls, FLOPs and bytes, and the
-// products of matrices by their shapes.
+// products of matrices by their shapes; and the shared memory of a block that makes a
+// token of several texts.
 //
 //   trireme_gpu_tally DECK.yaml... > perf/gpu/tally.json
 //
@@ -19,6 +20,8 @@
 
 #include "base/types.hpp"
 #include "kernels/attention.hpp"
+#include "kernels/cuda/decode.hpp"
+#include "kernels/cuda/decode_layers.hpp"
 #include "model/blueprint.hpp"
 #include "plan/dry_run.hpp"
 
@@ -108,6 +111,22 @@ index_t predicted_of(const Blueprint& blueprint) {
   return 0;
 }
 
+// Null of models whose layers no such block makes.
+ordered_json token_shared_bytes(const Blueprint& blueprint) {
+  const bool has_plain_layers =
+      blueprint.generates_text() && !blueprint.decoded.has_source();
+  if (!has_plain_layers) return nullptr;
+  const trireme::model::Architecture& model = blueprint.architecture;
+  trireme::cuda::DecodeLayersTask task;
+  task.layer_count = static_cast<int>(model.layers);
+  task.hidden = static_cast<int>(model.hidden);
+  task.heads = static_cast<int>(model.heads);
+  task.kv_heads = static_cast<int>(model.kv_heads);
+  task.head_dim = static_cast<int>(model.head_elements());
+  task.ffn = static_cast<int>(model.ffn_hidden);
+  return trireme::cuda::least_shared_bytes(task);
+}
+
 ordered_json json_of(const trireme::plan::DryRun& plan) {
   const trireme::config::Deck& deck = plan.deck;
   const Blueprint blueprint = trireme::model::make_blueprint(deck.model);
@@ -135,6 +154,7 @@ ordered_json json_of(const trireme::plan::DryRun& plan) {
           {"parameters", plan.parameters},
           {"data_ranks", data},
           {"model_flops", plan.model_flops / data},
+          {"token_shared_bytes", token_shared_bytes(blueprint)},
           {"memory_gib", (plan.stages.front().memory.total() + kGib - 1) / kGib},
           {"attention", attention_of(blueprint)},
           {"kernels", kernels},

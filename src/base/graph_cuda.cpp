@@ -118,7 +118,8 @@ void depend_on_starts(cudaStream_t, cudaGraphNode_t) {}
 
 }  // namespace
 
-// Behind anything but a single kernel it starts when all of that has ended.
+// Behind anything but a single kernel it starts when all of that has ended, and so it
+// does behind one whose blocks have to run together, which needs the whole device.
 void detail::let_launch_start_early(const Exec& exec) {
   if (!kHasEarlyStarts) return;
   cudaStream_t const stream = exec.space().cuda_stream();
@@ -126,7 +127,12 @@ void detail::let_launch_start_early(const Exec& exec) {
   if (before.status != cudaStreamCaptureStatusActive || before.count != 1) return;
   cudaGraphNodeType type;
   require_cuda(cudaGraphNodeGetType(before.nodes[0], &type), "cudaGraphNodeGetType");
-  if (type == cudaGraphNodeTypeKernel) depend_on_starts(stream, before.nodes[0]);
+  if (type != cudaGraphNodeTypeKernel) return;
+  cudaKernelNodeAttrValue together = {};
+  require_cuda(cudaGraphKernelNodeGetAttribute(before.nodes[0],
+                                               cudaLaunchAttributeCooperative, &together),
+               "cudaGraphKernelNodeGetAttribute");
+  if (together.cooperative == 0) depend_on_starts(stream, before.nodes[0]);
 }
 
 struct Graph::Recorded {

@@ -4,11 +4,16 @@
 #include <fmt/format.h>
 
 #include "base/exec.hpp"
+#include "kernels/impl/decode_layers.hpp"
 
 namespace trireme::kernels::impl {
 
 cudaStream_t stream_of(const Exec& exec) {
   return exec.space().cuda_stream();
+}
+
+void* cuda_stream_of(const Exec& exec) {
+  return stream_of(exec);
 }
 
 CudaDevice device_of(const Exec& exec) {

@@ -17,6 +17,7 @@
 #include "base/error.hpp"
 #include "base/exec.hpp"
 #include "kernels/accumulate.hpp"
+#include "kernels/decode_layers.hpp"
 #include "kernels/step_state.hpp"
 #include "model/blueprint.hpp"
 #include "nn/attention.hpp"
@@ -104,6 +105,12 @@ class Block {
   virtual void begin_text(const nn::Context&, nn::KvCache<T>&,
                           const Tensors<T>& /*in*/) const {
     throw Error("text is generated from a source with a block that knows of none");
+  }
+  // What decode() of a position of each text takes of a layer that may be one of several
+  // of a launch, whose input and output are its only tensors.
+  virtual std::optional<kernels::DecodeLayer<T>> decode_layer(
+      const nn::KvCache<T>&) const {
+    return {};
   }
   // Columns of its cache of keys (and of values), and of that of the source's; of the
   // logits that it makes.

@@ -459,6 +459,16 @@ void Chunk<T>::decode(const nn::Context& context, DecodeState<T>& state,
   for (std::size_t i = 0; i < size(); ++i) {
     const bool is_last = i + 1 == size();
     if (is_last && logits.extent(0) == 0) return;
+    if (state.launch && i == state.launch->begin &&
+        context.on_stream(text).sequence() == 1) {
+      const auto& [layers, begin, end] = *state.launch;
+      layers.run(context.exec, state.caches.at(cache).texts,
+                 View2<const T>(listed(gradients_, reads_[begin])[0]),
+                 listed(gradients_, makes_[end - 1])[0]);
+      cache += end - begin;
+      i = end - 1;
+      continue;
+    }
     nn::KvCache<T>* const of_block = has_cache(i) ? &state.caches.at(cache++) : nullptr;
     if (spec(i).stream != text) continue;
     use(context, i, Pass::forward, [&] {
@@ -466,6 +476,24 @@ void Chunk<T>::decode(const nn::Context& context, DecodeState<T>& state,
                          is_last ? last : listed(gradients_, makes_[i]));
     });
   }
+}
+
+// All blocks with a cache, as neighbours, are one launch, or none is.
+template <class T>
+void Chunk<T>::join_layers(const Exec& exec, index_t capacity,
+                           DecodeState<T>& state) const {
+  std::vector<kernels::DecodeLayer<T>> layers;
+  std::size_t cache = 0, begin = 0, end = 0;
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (!has_cache(i)) continue;
+    const auto layer = blocks_[i]->decode_layer(state.caches.at(cache++));
+    if (!layer || (!layers.empty() && i != end)) return;
+    if (layers.empty()) begin = i;
+    layers.push_back(*layer);
+    end = i + 1;
+  }
+  if (!kernels::DecodeLayers<T>::has(exec, layers, capacity)) return;
+  state.launch = {kernels::DecodeLayers<T>(exec, layers, capacity), begin, end};
 }
 
 template <class T>

@@ -24,10 +24,12 @@
 #ifndef TRIREME_MODEL_CHUNK_HPP_
 #define TRIREME_MODEL_CHUNK_HPP_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/types.hpp"
+#include "kernels/decode_layers.hpp"
 #include "model/block.hpp"
 #include "nn/context.hpp"
 #include "tensor/param_use.hpp"
@@ -62,6 +64,12 @@ Tensors<T> tensors_of(const nn::Context& context, const Border& border, T* memor
 template <class T>
 struct DecodeState {
   std::vector<nn::KvCache<T>> caches;
+  // Blocks [begin, end), which a step takes in one launch, where there is one.
+  struct Launch {
+    kernels::DecodeLayers<T> layers;
+    std::size_t begin = 0, end = 0;
+  };
+  std::optional<Launch> launch = {};
 };
 
 template <class T>
@@ -103,6 +111,9 @@ class Chunk {
   // streams than the source's the context has no rows; in decode() of others than the
   // text's.
   void begin_text(const nn::Context& context, DecodeState<T>& state);
+  // Finds what of a step is one launch on this device, for caches of so many positions a
+  // place. Weights and caches must stay where they are.
+  void join_layers(const Exec& exec, index_t capacity, DecodeState<T>& state) const;
   // Columns of each of a DecodeState's caches: of one position of a sample, and of its
   // source.
   std::vector<index_t> cache_columns() const;

@@ -12,6 +12,7 @@
 #include "base/timers.hpp"
 #include "base/types.hpp"
 #include "kernels/accumulate.hpp"
+#include "kernels/decode_layers.hpp"
 #include "kernels/dropout.hpp"
 #include "model/block.hpp"
 #include "nn/dropout.hpp"
@@ -77,6 +78,10 @@ class LayerBlock final : public Block<T> {
                   const Tensors<T>& in) const override {
     const ComponentRegion region(context.exec.timers(), Component::norms);
     layer_.begin_text(context, nn::as_const(in[1]), cache);
+  }
+  std::optional<kernels::DecodeLayer<T>> decode_layer(
+      const nn::KvCache<T>& cache) const override {
+    return layer_.decode_layer(cache);
   }
   index_t cache_columns() const override { return layer_.kv_columns(); }
   index_t source_columns() const override { return layer_.source_columns(); }

@@ -65,21 +65,14 @@ Initializer stacked_init(std::initializer_list<StackedRows> matrices) {
   return is_one ? Initializer::normal(blocks[0].std) : Initializer::normal(blocks);
 }
 
-namespace {
-
-kernels::CachedHeads cached_heads(const kernels::AttentionDesc& desc) {
-  return {desc.heads, desc.kv_heads, desc.head_dim, desc.scale};
-}
-
-}  // namespace
-
 template <class T>
 void attend_cached(const Context& context, kernels::AttentionDesc desc, View2<const T> q,
                    const CachedKeys<T>& keys, View2<T> o) {
   using Acc = Accumulator<T>;
   const kernels::CachedTexts& texts = keys.texts;
   if (context.sequence() == 1) {
-    const kernels::CachedHeads of_one = cached_heads(desc);
+    const kernels::CachedHeads of_one{desc.heads, desc.kv_heads, desc.head_dim,
+                                      desc.scale};
     const auto scratch = context.scratch.vector<Acc>(
         Category::attention, kernels::decode_attention_scratch_elements(texts, of_one));
     kernels::decode_attention<T>(context.exec, texts, of_one, q, keys.k, keys.v, scratch,
@@ -270,7 +263,7 @@ void Attention<T>::decode(const Context& context, const kernels::DecodeInput<T>&
   const ArenaScope scope(context.scratch);
   const kernels::CachedTexts& texts = cache.texts;
   require_room(context, texts);
-  const kernels::CachedHeads heads_of_one = cached_heads(describe(context));
+  const kernels::CachedHeads heads_of_one = cached_heads();
   kernels::DecodeOutput<T> qkv;
   qkv.y = context.scratch.matrix<T>(Category::attention, context.rows(),
                                     heads_.heads * form_.head_size);
@@ -288,6 +281,17 @@ void Attention<T>::decode(const Context& context, const kernels::DecodeInput<T>&
   attended.texts = texts;
   attended.heads = heads_of_one;
   projection_.decode(context, attended, residual, y);
+}
+
+template <class T>
+void Attention<T>::add_to(kernels::DecodeLayer<T>& layer, const KvCache<T>& cache) const {
+  layer.heads = cached_heads();
+  layer.qkv = qkv_.weight();
+  layer.qkv_bias = qkv_.bias();
+  layer.projection = projection_.weight();
+  layer.projection_bias = projection_.bias();
+  layer.k = cache.k;
+  layer.v = cache.v;
 }
 
 #define TRIREME_INSTANTIATE(T)                          \

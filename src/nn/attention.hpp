@@ -16,6 +16,7 @@
 #include "comm/group.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/decode_attention.hpp"
+#include "kernels/decode_layers.hpp"
 #include "kernels/decode_linear.hpp"
 #include "nn/layer_form.hpp"
 #include "nn/linear.hpp"
@@ -136,6 +137,8 @@ class Attention {
   // Whether a layer's step is of the rows of this context, and of sizes, that are done in
   // as few launches as a GPU wants.
   bool has_decode(const Context& context) const;
+  // What of a layer's step in one launch is attention's.
+  void add_to(kernels::DecodeLayer<T>& layer, const KvCache<T>& cache) const;
 
   // The output bias's gradient, from what the residual addition's backward pass leaves.
   void backward_output_bias(View2<const Accumulator<T>> partials,
@@ -153,6 +156,9 @@ class Attention {
     kernels::AttentionDesc desc = describe_attention(context, form_, heads_);
     desc.has_bias = relative_bias_.has_value();
     return desc;
+  }
+  kernels::CachedHeads cached_heads() const {
+    return {heads_.heads, heads_.kv_heads, form_.head_size, form_.scale};
   }
   // The gradients of q, k and v.
   void backward_heads(const Context& context, View2<const T> d_y, const Saved& saved,

@@ -69,13 +69,14 @@ class ColumnParallelLinear {
   }
 
   index_t out_tp() const { return weight_.local_shape()[0]; }
+  View2<const T> weight() const { return weight_.matrix(); }
+  // Null where there is none.
+  View1<const T> bias() const { return bias_ ? bias_->vector() : View1<const T>(); }
   bool has_bias() const { return bias_.has_value(); }
 
  private:
   void forward(const Context& context, View2<const T> x,
                const kernels::Epilogue<T>& epilogue, View2<T> y) const;
-
-  View1<const T> bias() const { return bias_ ? bias_->vector() : View1<const T>(); }
 
   ParamRef<T> weight_;               // (out_tp, in)
   std::optional<ParamRef<T>> bias_;  // (out_tp)
@@ -108,6 +109,7 @@ class RowParallelLinear {
     if (bias_) gradients.gather(*bias_, partials);
   }
 
+  View2<const T> weight() const { return weight_.matrix(); }
   // Null where there is none.
   View1<const T> bias() const { return bias_ ? bias_->vector() : View1<const T>(); }
   bool has_bias() const { return bias_.has_value(); }

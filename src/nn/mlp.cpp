@@ -96,6 +96,14 @@ void Mlp<T>::decode(const Context& context, const kernels::DecodeInput<T>& input
 }
 
 template <class T>
+void Mlp<T>::add_to(kernels::DecodeLayer<T>& layer) const {
+  layer.fc1 = fc1_.weight();
+  layer.fc1_bias = fc1_.bias();
+  layer.fc2 = fc2_.weight();
+  layer.fc2_bias = fc2_.bias();
+}
+
+template <class T>
 comm::Request Mlp<T>::start_backward_input(const Context& context, View2<const T> d_y,
                                            const Saved& saved, View2<T> d_x,
                                            Held& held) const {

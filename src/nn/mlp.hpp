@@ -14,6 +14,7 @@
 
 #include "base/types.hpp"
 #include "comm/group.hpp"
+#include "kernels/decode_layers.hpp"
 #include "kernels/decode_linear.hpp"
 #include "nn/layer_form.hpp"
 #include "nn/linear.hpp"
@@ -45,6 +46,8 @@ class Mlp {
   // there are; saves nothing.
   void decode(const Context& context, const kernels::DecodeInput<T>& input,
               View2<const T> residual, View2<T> y) const;
+  // What of a layer's step in one launch is the MLP's.
+  void add_to(kernels::DecodeLayer<T>& layer) const;
   // d_y must live until backward_weight; d_x is there after wait().
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
                                      const Saved& saved, View2<T> d_x, Held& held) const;

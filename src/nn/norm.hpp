@@ -63,6 +63,10 @@ class Norm {
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
   // y as what a product of a step of generation makes for itself from x.
   kernels::DecodeInput<T> decode_input(View2<const T> x) const;
+  View1<const T> weight() const { return weight_.vector(); }
+  // Null where there is none.
+  View1<const T> own_bias() const { return bias_ ? bias_->vector() : View1<const T>(); }
+  double epsilon() const { return form_.epsilon; }
   // sum = residual + dropout(branch + bias), y = norm of sum, which is the saved x.
   void forward_residual(const Context& context, const kernels::DropoutDesc& dropout,
                         View2<const T> branch, View1<const T> bias,
@@ -115,8 +119,6 @@ class Norm {
                        const Saved& saved) const;
 
  private:
-  // Null where there is none.
-  View1<const T> own_bias() const { return bias_ ? bias_->vector() : View1<const T>(); }
   Saved statistics(const Context& context, View2<const T> x) const;
   Partials take_partials(const Context& context, View2<const T> x) const;
 

@@ -35,6 +35,15 @@ std::optional<CrossAttention<T>> cross_of(const Builder<T>& builder,
   return CrossAttention<T>(builder, form.name + "/cross", *form.cross);
 }
 
+// Whether a layer is what kernels::DecodeLayers computes. Positions are no affair of such
+// a layer: they come with the words.
+bool is_plain(const LayerForm& form, bool has_relative_bias) {
+  return form.norm.kind == kernels::NormKind::layernorm && !form.cross &&
+         !has_relative_bias && form.attention.mask == kernels::MaskKind::causal &&
+         form.attention.has_bias && !form.mlp.is_gated &&
+         form.mlp.activation == kernels::Activation::gelu_tanh && form.mlp.has_bias;
+}
+
 }  // namespace
 
 template <class T>
@@ -44,6 +53,7 @@ TransformerLayer<T>::TransformerLayer(const Builder<T>& builder, const LayerForm
       dropout_(form.dropout),
       layer_(form.layer),
       has_decode_(form.norm.kind == kernels::NormKind::layernorm && !form.cross),
+      may_join_others_(is_plain(form, relative_bias.has_value())),
       input_norm_(builder, form.name + "/input_norm", form.hidden, form.norm),
       attention_(builder, form.name + "/attention", form.attention,
                  std::move(relative_bias)),
@@ -369,6 +379,21 @@ void TransformerLayer<T>::decode(const Context& context, View2<const T> x, View2
       context.scratch.matrix<T>(Category::hidden, context.rows(), hidden_);
   attention_.decode(context, input_norm_.decode_input(x), x, middle, cache);
   mlp_.decode(context, mlp_norm_.decode_input(as_const(middle)), as_const(middle), y);
+}
+
+template <class T>
+std::optional<kernels::DecodeLayer<T>> TransformerLayer<T>::decode_layer(
+    const KvCache<T>& cache) const {
+  if (!may_join_others_) return {};
+  kernels::DecodeLayer<T> layer;
+  layer.epsilon = input_norm_.epsilon();
+  layer.attention_gamma = input_norm_.weight();
+  layer.attention_beta = input_norm_.own_bias();
+  layer.mlp_gamma = mlp_norm_.weight();
+  layer.mlp_beta = mlp_norm_.own_bias();
+  attention_.add_to(layer, cache);
+  mlp_.add_to(layer);
+  return layer;
 }
 
 #define TRIREME_INSTANTIATE(T) template class TransformerLayer<T>;

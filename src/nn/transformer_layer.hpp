@@ -19,6 +19,7 @@
 #include <optional>
 
 #include "base/types.hpp"
+#include "kernels/decode_layers.hpp"
 #include "kernels/dropout.hpp"
 #include "nn/attention.hpp"
 #include "nn/cross_attention.hpp"
@@ -82,9 +83,13 @@ class TransformerLayer {
   void begin_text(const Context& context, View2<const T> memory,
                   const KvCache<T>& cache) const;
   // The forward pass of generation, which saves nothing for a backward pass. A step on a
-  // GPU is five launches (kernels/decode_linear.hpp), and seven with a tensor group.
+  // GPU is, where it is no part of a launch of several layers, five launches
+  // (kernels/decode_linear.hpp), and seven with a tensor group.
   void forward_cached(const Context& context, View2<const T> x, View2<T> y,
                       KvCache<T>& cache) const;
+  // What its step takes where it is one of several layers of a launch; nothing of a layer
+  // that computes something else.
+  std::optional<kernels::DecodeLayer<T>> decode_layer(const KvCache<T>& cache) const;
 
   index_t kv_columns() const { return attention_.kv_columns(); }
   index_t source_columns() const { return cross_ ? cross_->kv_columns() : 0; }
@@ -136,7 +141,8 @@ class TransformerLayer {
   index_t hidden_;
   double dropout_;
   std::uint16_t layer_;
-  bool has_decode_;  // whether a GPU's launches for a step of generation are for it
+  bool has_decode_;       // whether a GPU's launches for a step of generation are for it
+  bool may_join_others_;  // and whether the one for several layers is
   Norm<T> input_norm_;
   Attention<T> attention_;
   std::optional<Norm<T>> cross_norm_;

@@ -89,10 +89,15 @@ class DecoderOf final : public Decoder {
     if (ranks > 1) allocate(gathered_, "decoder gather", ranks * logits);
     bytes_ += texts_.device_bytes();
     deal_cache();
-    if (exec.is_shape_only()) {
-      find_workspace();
-      return;
+    // Of layers that are not joined, which want more: the device may have no launch of
+    // all.
+    if (exec.is_shape_only()) find_workspace();
+    // Messages lie between a layer's launches, or weights are lent for each use of them.
+    if (ranks == 1 && state.use == nullptr) {
+      state.whole().join_layers(exec, context(), layers_);
+      if (layers_.launch) bytes_ += layers_.launch->layers.bytes();
     }
+    if (exec.is_shape_only()) return;
     ModelState<T> shapes = state.without_memory();
     const DecoderOf planned(Exec::shape_only(), shapes, places);
     workspace_ = Workspace(planned.workspace_.peaks());

@@ -13,6 +13,8 @@
 
 #include "kernels/cuda/attention_backward.hpp"
 #include "kernels/cuda/attention_forward.hpp"
+#include "kernels/cuda/decode.hpp"
+#include "kernels/cuda/decode_layers.hpp"
 #include "kernels/cuda/warp.hpp"
 
 namespace trireme::cuda {
@@ -94,6 +96,33 @@ void list_all() {
   list_sizes<Kernel, Element::fp16, true>(WithBias());
 }
 
+// As with_block() in decode_layers.hpp, whose shared memory is that of GPT-2 124M.
+template <Element kElement, int kRows, int kAhead, int kHeadElements>
+void list_decode_layers() {
+  DecodeLayersTask task;
+  task.layer_count = 12;
+  task.hidden = 768;
+  task.heads = task.kv_heads = task.hidden / kHeadElements;
+  task.head_dim = kHeadElements;
+  task.ffn = 4 * task.hidden;
+  using Block = DecodeLayers<kElement, kRows, kAhead, kHeadElements>;
+  const std::string name =
+      name_of("decode_layers", kElement, kHeadElements, false, false);
+  print(
+      "decode_layers.cu",
+      instance("decode_kernel", {text_of(kElement), std::to_string(kRows),
+                                 std::to_string(kAhead), std::to_string(kHeadElements)}),
+      name + " texts " + std::to_string(kRows) + " ahead " + std::to_string(kAhead),
+      Block::kThreads, Block::shared_bytes(task));
+}
+template <Element kElement, int kHeadElements>
+void list_decode_layers() {
+  list_decode_layers<kElement, 1, 4, kHeadElements>();
+  list_decode_layers<kElement, 1, 3, kHeadElements>();
+  list_decode_layers<kElement, kDecodeRows, 3, kHeadElements>();
+  list_decode_layers<kElement, kDecodeRows, 2, kHeadElements>();
+}
+
 }  // namespace
 }  // namespace trireme::cuda
 
@@ -101,5 +130,10 @@ int main() {
   trireme::cuda::list_all<trireme::cuda::Forward>();
   trireme::cuda::list_all<trireme::cuda::Delta>();
   trireme::cuda::list_all<trireme::cuda::Backward>();
+  using trireme::cuda::Element;
+  trireme::cuda::list_decode_layers<Element::bf16, 64>();
+  trireme::cuda::list_decode_layers<Element::bf16, 128>();
+  trireme::cuda::list_decode_layers<Element::fp16, 64>();
+  trireme::cuda::list_decode_layers<Element::fp16, 128>();
   return 0;
 }

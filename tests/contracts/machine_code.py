@@ -12,6 +12,7 @@ import argparse
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
 from pathlib import Path
 
 import table
@@ -24,24 +25,26 @@ COMPILERS = 2  # at a time
 
 
 class Reading:
-    """All kernels of a tree, measured, and what was found to be wrong on the way."""
+    """All kernels of a tree, or of the files whose names fit, measured, and what was found to be
+    wrong on the way."""
 
-    def __init__(self, toolkit, root):
+    def __init__(self, toolkit, root, files="*.cu"):
         self.toolkit, self.root = toolkit, Path(root)
         self.rows, self.instructions, self.findings = {}, {}, []
-        sources = sorted((self.root / "src" / "kernels" / "cuda").glob("*.cu"))
+        sources = sorted((self.root / "src" / "kernels" / "cuda").glob(files))
         if not sources:
-            self.findings.append("src/kernels/cuda: no *.cu there")
+            self.findings.append(f"src/kernels/cuda: no {files} there")
         with tempfile.TemporaryDirectory() as scratch:
-            self._launches = toolkit.launches(self.root, Path(scratch))
+            self._launches = [launch for launch in toolkit.launches(self.root, Path(scratch))
+                              if fnmatch(launch.file, files)]
             jobs = [(source, arch) for source in sources for arch in architectures(source)]
             with ThreadPoolExecutor(COMPILERS) as pool:
                 read = list(pool.map(lambda job: self._read(Path(scratch), *job), jobs))
             for (source, arch), kernels in zip(jobs, read):
                 self._measure(source.name, arch, kernels)
-            files = {source.name for source in sources}
+            names = {source.name for source in sources}
             self.findings += [f"launches.cpp names {launch.file}, which is not in src/kernels/cuda"
-                              for launch in self._launches if launch.file not in files]
+                              for launch in self._launches if launch.file not in names]
         order = {launch.name: at for at, launch in enumerate(self._launches)}
         self.rows = dict(sorted(self.rows.items(),
                                 key=lambda item: (order[item[0][0]], item[0][1])))

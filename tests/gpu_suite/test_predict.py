@@ -9,7 +9,8 @@ import predict
 from machines import MACHINES, Machine, machine_of
 
 # Ten multiprocessors of 1 TFLOP/s at 1 GHz beside a memory that copies 1 TB/s.
-PLAIN = Machine(name="plain", arch="sm_80", multiprocessors=10, clock=1e9, tensor_peak=10e12,
+PLAIN = Machine(name="plain", arch="sm_80", multiprocessors=10, block_shared_bytes=100_000,
+                clock=1e9, tensor_peak=10e12,
                 gemm_peak=10e12, sustained=1.0, bandwidth=1e12, copy_share=1.0, memory=1e12,
                 mma_cycles=8, tiles=((128, 128, 1.0),), wave_seconds=0.0, store_shown=0.0)
 
@@ -55,6 +56,25 @@ class Products(unittest.TestCase):
         more = (models.product_seconds(shown, product(2560, 128, 1024))
                 - models.product_seconds(PLAIN, product(2560, 128, 1024)))
         self.assertAlmostEqual(more, 2 * 1e-6 + 0.5 * 2 * 2560 * 128 / 1e12)
+
+
+class Tokens(unittest.TestCase):
+    CASE = {"parameters": 1_010_000, "sequence": 100, "hidden": 100, "layers": 4}
+
+    def seconds(self, shared_bytes, context=0):
+        return models.token_seconds(PLAIN, {**self.CASE, "token_shared_bytes": shared_bytes},
+                                    context)
+
+    def test_layers_are_one_launch_where_a_block_has_room(self):
+        # 2 MB of weights without the table of positions, and embedding, head and draw.
+        beside = 2e6 / models.ROW_SHARE / 1e12 + 3 * models.TOKEN_LAUNCH
+        self.assertAlmostEqual(self.seconds(100_000), beside + 4 * models.TOKEN_LAYER, 12)
+        self.assertAlmostEqual(self.seconds(100_001), beside + 4 * 5 * models.TOKEN_LAUNCH, 12)
+
+    def test_keys_and_values_are_read(self):
+        for shared_bytes, share in ((1, models.TOKEN_KEYS_SHARE), (200_000, models.ROW_SHARE)):
+            more = self.seconds(shared_bytes, 1000) - self.seconds(shared_bytes)
+            self.assertAlmostEqual(more, 4 * 4 * 100 * 1000 / share / 1e12, 12)
 
 
 class Rows(unittest.TestCase):

@@ -205,6 +205,9 @@ struct Problem {
 
 // What a host has in the place of kernels/cuda_queue.cpp.
 namespace trireme::kernels::impl {
+void* cuda_stream_of(const Exec&) {
+  return nullptr;
+}
 cudaStream_t stream_of(const Exec&) {
   return nullptr;
 }

@@ -2,6 +2,7 @@
 // is no device: for programs that only count what would be launched. A launch is an
 // error.
 #include "kernels/cuda/attention.hpp"
+#include "kernels/cuda/decode.hpp"
 
 namespace trireme::cuda {
 
@@ -17,6 +18,12 @@ const char* refused() {
 
 }  // namespace
 
+int decode_blocks(Element, const DecodeLayersTask&) {
+  return 0;
+}
+const char* decode_layers(void*, Element, const DecodeLayersTask&) {
+  return refused();
+}
 const char* attention_forward(void*, Element, const AttentionForwardTask&) {
   return refused();
 }

@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,7 @@
 #include "base/error.hpp"
 #include "base/types.hpp"
 #include "kernels/cuda/warp.hpp"
+#include "kernels/impl/vector_math.hpp"
 
 namespace trireme::test {
 namespace {
@@ -49,7 +51,7 @@ struct Copy {
   std::uint8_t bytes[16];
 };
 
-enum class State { runs, at_warp, at_block, at_counter, done };
+enum class State { runs, at_warp, at_block, at_counter, at_words, done };
 
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 
@@ -111,6 +113,15 @@ struct Thread {
   Stores passed;  // before it
   const std::int32_t* counter = nullptr;
   std::int32_t awaited = 0;
+  const cuda::Quad* words = nullptr;  // that are to be others than
+  cuda::Quad seen;
+
+  bool waits() const { return state == State::at_counter || state == State::at_words; }
+  // What it waits for is there.
+  bool has_waited() const {
+    return state == State::at_counter ? *counter == awaited
+                                      : std::memcmp(words, &seen, sizeof(seen)) != 0;
+  }
 };
 
 // How far a block could go.
@@ -147,7 +158,7 @@ class Block {
       publish();
       return Progress::done;
     }
-    if (count(State::at_counter) > 0) return Progress::waits;
+    if (count(State::at_counter) + count(State::at_words) > 0) return Progress::waits;
     TRIREME_REQUIRE(count(State::at_block) == threads_.size(),
                     "block {}: some threads wait for others that are done, or wait "
                     "elsewhere",
@@ -198,11 +209,16 @@ class Block {
     self().state = State::at_counter;
     pause();
   }
+  void wait_for_words(const cuda::Quad* words, const cuda::Quad& seen) {
+    self().words = words;
+    self().seen = seen;
+    self().state = State::at_words;
+    pause();
+  }
   // The thread that waits longest, for messages.
   const Thread& waiting() const {
-    return *std::find_if(threads_.begin(), threads_.end(), [](const Thread& thread) {
-      return thread.state == State::at_counter;
-    });
+    return *std::find_if(threads_.begin(), threads_.end(),
+                         [](const Thread& thread) { return thread.waits(); });
   }
 
  private:
@@ -264,9 +280,7 @@ class Block {
       for (int lane = 0; lane < kWarpLanes; ++lane) {
         const std::size_t i = warp * kWarpLanes + static_cast<std::size_t>(lane);
         Thread& thread = threads_[i];
-        if (thread.state == State::at_counter && *thread.counter == thread.awaited) {
-          thread.state = State::runs;
-        }
+        if (thread.waits() && thread.has_waited()) thread.state = State::runs;
         if (thread.state != State::runs) continue;
         current_ = i;
         Stack mine;
@@ -277,8 +291,12 @@ class Block {
         moves = true;
       }
       Thread* const lanes = &threads_[warp * kWarpLanes];
-      if (std::any_of(lanes, lanes + kWarpLanes,
-                      [](const Thread& lane) { return lane.state == State::at_warp; })) {
+      const auto has_any = [&](auto holds) {
+        return std::any_of(lanes, lanes + kWarpLanes, holds);
+      };
+      // Lanes that wait for other blocks are waited for.
+      if (has_any([](const Thread& lane) { return lane.state == State::at_warp; }) &&
+          !has_any([](const Thread& lane) { return lane.waits(); })) {
         hold_meeting(lanes);
         moves = true;
       }
@@ -422,6 +440,10 @@ void run_emulated(const EmulatedGrid& grid, const std::function<void()>& kernel)
     }
     if (has_moved) continue;
     const Thread& thread = under_way.front()->waiting();
+    TRIREME_REQUIRE(thread.state == State::at_counter,
+                    "block {} waits for words that nobody stores, and so do all that are "
+                    "under way",
+                    under_way.front()->index());
     TRIREME_REQUIRE(
         has_moved,
         "block {} waits for {} where {} was published, and so do all that are "
@@ -550,6 +572,38 @@ float power_of_2(float x) {
 }
 float logarithm(float x) {
   return std::log(x);
+}
+float exponential(float x) {
+  return kernels::vector_exp(x);
+}
+float quotient(float a, float b) {
+  return a / b;
+}
+float square_root(float x) {
+  return std::sqrt(x);
+}
+float multiply_add(float a, float b, float c) {
+  return kernels::multiply_add(a, b, c);
+}
+std::uint32_t word_of(float x) {
+  return std::bit_cast<std::uint32_t>(x);
+}
+float float_of(std::uint32_t word) {
+  return std::bit_cast<float>(word);
+}
+void store_word(std::uint32_t word, std::uint32_t* to) {
+  *to = word;
+}
+void store_pair(std::uint32_t first, std::uint32_t second, std::uint32_t* to) {
+  to[0] = first;
+  to[1] = second;
+}
+Quad peek(const Quad* from) {
+  return *from;
+}
+Quad peek_again(const Quad* from, const Quad& seen) {
+  if (std::memcmp(from, &seen, sizeof(seen)) == 0) block->wait_for_words(from, seen);
+  return *from;
 }
 FloatQuad load_from_others(const FloatQuad* from) {
   // A thread sees what it stored itself.

@@ -21,13 +21,17 @@
 
 #if defined(__CUDACC__)
 #define TRIREME_DEVICE __device__ __forceinline__
+#define TRIREME_HOST_DEVICE __host__ __device__
 #define TRIREME_UNROLL _Pragma("unroll")
 // Where all of a loop's steps at once would take more registers than a thread has.
 #define TRIREME_UNROLL_BY_4 _Pragma("unroll 4")
+#define TRIREME_ONE_BY_ONE _Pragma("unroll 1")
 #else
 #define TRIREME_DEVICE inline
+#define TRIREME_HOST_DEVICE
 #define TRIREME_UNROLL
 #define TRIREME_UNROLL_BY_4
+#define TRIREME_ONE_BY_ONE
 #endif
 
 namespace trireme::cuda {
@@ -40,6 +44,9 @@ enum class Element { bf16, fp16 };
 // Sixteen bytes, which are moved by one instruction.
 struct alignas(16) Quad {
   std::uint32_t word[4];
+};
+struct alignas(8) QuadHalf {
+  std::uint32_t word[2];
 };
 struct alignas(16) FloatQuad {
   float value[4];
@@ -190,6 +197,28 @@ TRIREME_DEVICE float power_of_2(float x) {
 TRIREME_DEVICE float logarithm(float x) {
   return logf(x);
 }
+// exp(x) and a / b as kernels over 16-bit numbers have them (impl/vector_math.hpp).
+TRIREME_DEVICE float exponential(float x) {
+  return power_of_2(x * 1.44269504088896341f);
+}
+TRIREME_DEVICE float quotient(float a, float b) {
+  float of_one;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(of_one) : "f"(b));
+  return a * of_one;
+}
+TRIREME_DEVICE float square_root(float x) {
+  return __fsqrt_rn(x);
+}
+// a b + c, rounded once.
+TRIREME_DEVICE float multiply_add(float a, float b, float c) {
+  return __fmaf_rn(a, b, c);
+}
+TRIREME_DEVICE std::uint32_t word_of(float x) {
+  return __float_as_uint(x);
+}
+TRIREME_DEVICE float float_of(std::uint32_t word) {
+  return __uint_as_float(word);
+}
 
 // Memory that blocks hand on to each other; it is not kept in a multiprocessor's cache.
 TRIREME_DEVICE FloatQuad load_from_others(const FloatQuad* from) {
@@ -217,6 +246,50 @@ TRIREME_DEVICE void publish(std::int32_t* counter, std::int32_t value) {
       "st.release.gpu.global.s32 [%0], %1;" ::"l"(__cvta_generic_to_global(counter)),
       "r"(value)
       : "memory");
+}
+// Asks for a line of memory to come to the cache that all multiprocessors share.
+TRIREME_DEVICE void ask_for_line(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(address)));
+}
+// Words, and pairs of them, that say by themselves whether they are there: each is seen
+// whole, whenever that is, and tells nothing of others. What is stored as a pair is
+// loaded as one. A load sees what is there at the time; what was `seen` before is asked
+// for again.
+TRIREME_DEVICE void store_word(std::uint32_t word, std::uint32_t* to) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)),
+               "r"(word)
+               : "memory");
+}
+TRIREME_DEVICE void store_pair(std::uint32_t first, std::uint32_t second,
+                               std::uint32_t* to) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(to)),
+               "l"(std::uint64_t{second} << 32 | first)
+               : "memory");
+}
+TRIREME_DEVICE Quad peek(const Quad* from) {
+  Quad seen;
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(seen.word[0]), "=r"(seen.word[1]), "=r"(seen.word[2]),
+                 "=r"(seen.word[3])
+               : "l"(__cvta_generic_to_global(from))
+               : "memory");
+  return seen;
+}
+TRIREME_DEVICE Quad peek_again(const Quad* from, const Quad&) {
+  return peek(from);
+}
+TRIREME_DEVICE Quad peek_pairs(const Quad* from) {
+  std::uint64_t pair[2];
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(pair[0]), "=l"(pair[1])
+               : "l"(__cvta_generic_to_global(from))
+               : "memory");
+  return {{static_cast<std::uint32_t>(pair[0]), static_cast<std::uint32_t>(pair[0] >> 32),
+           static_cast<std::uint32_t>(pair[1]),
+           static_cast<std::uint32_t>(pair[1] >> 32)}};
+}
+TRIREME_DEVICE Quad peek_pairs_again(const Quad* from, const Quad&) {
+  return peek_pairs(from);
 }
 // The number of calls before this one.
 TRIREME_DEVICE std::int32_t take_ticket(std::int32_t* counter) {
@@ -257,10 +330,27 @@ template <Element kElement>
 float high_of(std::uint32_t both);
 float power_of_2(float x);
 float logarithm(float x);
+float exponential(float x);
+float quotient(float a, float b);
+float square_root(float x);
+float multiply_add(float a, float b, float c);
+std::uint32_t word_of(float x);
+float float_of(std::uint32_t word);
 FloatQuad load_from_others(const FloatQuad* from);
 void store_for_others(const FloatQuad& x, FloatQuad* to);
 void wait_for(const std::int32_t* counter, std::int32_t value);
 void publish(std::int32_t* counter, std::int32_t value);
+inline void ask_for_line(const void*) {}
+void store_word(std::uint32_t word, std::uint32_t* to);
+void store_pair(std::uint32_t first, std::uint32_t second, std::uint32_t* to);
+Quad peek(const Quad* from);
+Quad peek_again(const Quad* from, const Quad& seen);
+inline Quad peek_pairs(const Quad* from) {
+  return peek(from);
+}
+inline Quad peek_pairs_again(const Quad* from, const Quad& seen) {
+  return peek_again(from, seen);
+}
 std::int32_t take_ticket(std::int32_t* counter);
 
 #endif

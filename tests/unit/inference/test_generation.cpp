@@ -14,6 +14,7 @@
 #include "comm/process_groups.hpp"
 #include "kernels/decode_linear.hpp"
 #include "step/train_step.hpp"
+#include "support/allocated_bytes.hpp"
 #include "support/rows.hpp"
 #include "support/safetensors.hpp"
 #include "unit/step/random_model.hpp"
@@ -209,6 +210,89 @@ TYPED_TEST(GenerationRagged, ATextHasTheBitsThatItHasAlone) {
       last.assign(logits.begin(), logits.end());
     }
     EXPECT_EQ(got[i], last) << "text " << i << " of " << prompt << " and more";
+  }
+}
+
+// Of sizes, and elements, whose layers are one launch where a GPU's way of a step has it.
+const model::Architecture kWholePieces = {.layers = 3,
+                                          .hidden = 32,
+                                          .heads = 4,
+                                          .kv_heads = 2,
+                                          .ffn_hidden = 40,
+                                          .sequence = 300,
+                                          .vocab = 53};
+
+template <class T>
+class GenerationOfWholePieces : public ::testing::Test {};
+using NarrowTypes = ::testing::Types<bf16, fp16>;
+TYPED_TEST_SUITE(GenerationOfWholePieces, NarrowTypes);
+
+TYPED_TEST(GenerationOfWholePieces, LogitsAreThoseOfTheFullForwardPass) {
+  const double bound = std::is_same_v<TypeParam, bf16> ? 0.25 : 0.03;
+  EXPECT_LE(worst_difference<TypeParam>({62, 1, 1, 1, 1}, 1, kWholePieces), bound);
+  EXPECT_LE(worst_difference<TypeParam>({1, 1, 2, 1}, 3, kWholePieces), bound);
+  EXPECT_LE(worst_difference<TypeParam>({255, 1, 1}, 6, kWholePieces), bound);
+}
+
+// Also where texts are more than a launch takes.
+TYPED_TEST(GenerationOfWholePieces, ATextHasTheBitsThatItHasAlone) {
+  Model<TypeParam> model(kWholePieces);
+  const std::vector<index_t> prompts = {5, 1, 63, 16, 256, 128};
+  const auto count = std::ssize(prompts);
+  const auto together = step::make_decoder(Exec(), model, count);
+  const auto alone = step::make_decoder(Exec(), model, 1);
+  std::vector<step::Decoder::Next> next;
+  for (index_t i = 0; i < count; ++i) {
+    together->read(i, random_tokens(prompts[extent(i)], static_cast<unsigned>(i)));
+    next.push_back({count - 1 - i, static_cast<TokenId>(i)});
+  }
+  together->step(next);
+  const auto logits = together->step(next);
+  for (index_t i = 0; i < count; ++i) {
+    const auto [place, token] = next[extent(i)];
+    alone->clear(0);
+    alone->read(0, random_tokens(prompts[extent(place)], static_cast<unsigned>(place)));
+    const step::Decoder::Next own{0, token};
+    alone->step({&own, 1});
+    const auto expected = alone->step({&own, 1});
+    EXPECT_TRUE(std::ranges::equal(logits.subspan(extent(i) * 53, 53), expected))
+        << "text " << place;
+  }
+}
+
+// The words of a launch of all layers, too. Kokkos allocates whole pieces of 8 bytes.
+TYPED_TEST(GenerationOfWholePieces, MemoryIsWhatIsPlanned) {
+  Model<TypeParam> model(kWholePieces);
+  const std::size_t planned = step::plan_decoder(model, 6).total;
+  const auto has = [](const std::string& label, const char* word) {
+    return label.find(word) != std::string::npos;
+  };
+  std::uint64_t taken = 0, arrays = 0;
+  {
+    const test::AllocatedBytes allocated;
+    const auto decoder = step::make_decoder(Exec(), model, 6);
+    for (const auto& [label, bytes] : allocated.bytes) {
+      const bool is_of_host = has(label, "(host)") || has(label, "mirror");
+      if (is_of_host) continue;
+      taken += bytes;
+      ++arrays;
+    }
+  }
+  EXPECT_GE(taken, planned);
+  EXPECT_LT(taken, planned + 8 * arrays);
+}
+
+TYPED_TEST(GenerationOfWholePieces, LaunchesOfAToken) {
+  const auto count = [&](index_t places) {
+    const step::ModelState<TypeParam> model(comm::make_groups_of_one(), kWholePieces);
+    return step::plan_token(model, places);
+  };
+  const char* const kLayers = "trireme::kernels::decode_layers";
+  const bool by_teams = kernels::has_decode_linear<TypeParam>(1, kWholePieces.hidden);
+  EXPECT_EQ(count(1).kernel(kLayers).calls, by_teams ? 1 : 0);
+  EXPECT_EQ(count(16).kernel(kLayers).calls, by_teams ? 4 : 0);
+  if (by_teams) {
+    EXPECT_EQ(count(4).total().calls, 4);
   }
 }
 

@@ -126,10 +126,14 @@ TEST(CudaLaunches, OfALayerWithoutDropout) {
 }
 
 // A token of so many texts, whatever their lengths are.
-Launches launches_of_a_token(index_t layers, index_t texts) {
+// Joined: layers are one launch where that is had.
+Launches launches_of_a_token(index_t layers, index_t texts, bool joined = false,
+                             index_t ffn_hidden = 640) {
   constexpr index_t kCapacity = 100;
   model::Architecture config = small_gpt();
   config.layers = layers;
+  config.hidden = 160;
+  config.ffn_hidden = ffn_hidden;
   Gpt<bf16> gpt(config);
   model::DecodeState<bf16> state;
   for (const index_t columns : gpt.chunk.cache_columns()) {
@@ -141,6 +145,7 @@ Launches launches_of_a_token(index_t layers, index_t texts) {
   }
   Tally tally;
   const Exec exec = Exec::shape_only(tally);
+  if (joined) gpt.chunk.join_layers(exec, kCapacity, state);
   constexpr std::size_t kBytes = 1 << 20;
   const Kokkos::View<std::byte*, DeviceMemory> memory("memory", kBytes);
   Arena saved, scratch(memory.data(), kBytes), held;
@@ -169,9 +174,22 @@ Launches difference_of(Launches more, const Launches& less) {
   return more;
 }
 
-// Norm and product of qkv, attention's tiles, these combined and the projection, norm and
-// fc1 with GeLU, fc2. Beside the layers: embedding, the last norm with the head's
-// product; a draw comes behind them.
+// All layers in one launch for four texts, with embedding and head beside them.
+TEST(CudaLaunches, OfATokenInAllLayers) {
+  for (const index_t layers : {2, 3}) {
+    for (const index_t texts : {1, 4, 16}) {
+      const Launches all = launches_of_a_token(layers, texts, true);
+      EXPECT_EQ(all.at("decode_layers"), (texts + 3) / 4);
+      EXPECT_EQ(sum_of(all), all.at("decode_layers") + 2);
+    }
+  }
+  // Not of rows that a multiprocessor has not the shared memory for.
+  EXPECT_FALSE(launches_of_a_token(2, 1, true, 20'000).contains("decode_layers"));
+}
+
+// Where layers are not joined. Norm and product of qkv, attention's tiles, these combined
+// and the projection, norm and fc1 with GeLU, fc2. Beside the layers: embedding, the last
+// norm with the head's product; a draw comes behind them.
 TEST(CudaLaunches, OfATokenInALayer) {
   for (const index_t texts : {1, 16}) {
     const Launches beside = launches_of_a_token(2, texts);

@@ -1,12 +1,16 @@
 // Generation: new positions after cached keys and values give what the full forward pass
 // gives, in whatever pieces they come, with dropout in the model, and with a bias by
 // distance; a full cache is refused. Of cross attention the source's keys are made once.
+// Layers say whether one launch may take several of them.
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
+#include "kernels/decode_layers.hpp"
 #include "unit/io/scratch.hpp"
 #include "unit/nn/kind_layers.hpp"
 #include "unit/nn/layer_bench.hpp"
@@ -216,6 +220,68 @@ TEST_F(KeyCacheOfASource, GivesWhatTheFullForwardPassGives) {
     }
     expect_close(y.values(), want.values(), 1e-13, 1.0, "y");
   }
+}
+
+// What a layer of this form tells a launch of several: shapes alone are asked for.
+std::optional<kernels::DecodeLayer<double>> decode_layer(const nn::LayerForm& form,
+                                                         bool has_relative_bias = false) {
+  LayerBench<double> bench;
+  std::optional<nn::RelativeBias<double>> bias;
+  if (has_relative_bias) {
+    bias = detail::relative_bias(bench, kernels::RelativeDirections::past);
+  }
+  return nn::TransformerLayer<double>(bench.builder(), form, std::move(bias))
+      .decode_layer({});
+}
+
+TEST(KeyCacheLayersOfALaunch, SayWhatTheyAre) {
+  nn::LayerForm form = nn::layer_form(transformer_config(0.3), 1);
+  form.norm.epsilon = 1e-3;
+  form.attention.scale = 0.3;  // other than 1 / sqrt(d)
+  const auto layer = decode_layer(form);
+  ASSERT_TRUE(layer.has_value());
+  EXPECT_EQ(layer->epsilon, 1e-3);
+  EXPECT_EQ(layer->heads.heads, kHeads);
+  EXPECT_EQ(layer->heads.kv_heads, kKvHeads);
+  EXPECT_EQ(layer->heads.head_dim, kHeadSize);
+  EXPECT_EQ(layer->heads.scale, 0.3);
+  constexpr index_t kQkv = (kHeads + 2 * kKvHeads) * kHeadSize;
+  EXPECT_EQ(layer->qkv.extent(0), kQkv);
+  EXPECT_EQ(layer->qkv_bias.extent(0), kQkv);
+  EXPECT_EQ(layer->projection.extent(1), kHeads * kHeadSize);
+  EXPECT_EQ(layer->projection_bias.extent(0), kHidden);
+  EXPECT_EQ(layer->fc1.extent(0), kFfnHidden);
+  EXPECT_EQ(layer->fc1_bias.extent(0), kFfnHidden);
+  EXPECT_EQ(layer->fc2.extent(1), kFfnHidden);
+  EXPECT_EQ(layer->fc2_bias.extent(0), kHidden);
+  for (const auto& vector : {layer->attention_gamma, layer->attention_beta,
+                             layer->mlp_gamma, layer->mlp_beta}) {
+    EXPECT_EQ(vector.extent(0), kHidden);
+  }
+}
+
+// Everything that the launch does not compute is refused, by itself.
+TEST(KeyCacheLayersOfALaunch, AreOfOneForm) {
+  using Change = std::function<void(nn::LayerForm&)>;
+  const nn::LayerForm plain = nn::layer_form(transformer_config(0.3), 1);
+  const std::vector<std::pair<const char*, Change>> others = {
+      {"norm", [](auto& form) { form.norm.kind = kernels::NormKind::rms; }},
+      {"mask", [](auto& form) { form.attention.mask = kernels::MaskKind::padding; }},
+      {"no bias of attention", [](auto& form) { form.attention.has_bias = false; }},
+      {"no bias of the MLP", [](auto& form) { form.mlp.has_bias = false; }},
+      {"erf", [](auto& form) { form.mlp.activation = kernels::Activation::gelu_erf; }},
+      {"relu", [](auto& form) { form.mlp.activation = kernels::Activation::relu; }},
+      {"gate", [](auto& form) { form.mlp.is_gated = true; }},
+      {"cross attention", [](auto& form) {
+         form.cross = form.attention;
+         form.cross->key_stream = kFewStream;
+       }}};
+  for (const auto& [name, change] : others) {
+    nn::LayerForm other = plain;
+    change(other);
+    EXPECT_FALSE(decode_layer(other).has_value()) << name;
+  }
+  EXPECT_FALSE(decode_layer(plain, true).has_value());
 }
 
 }  // namespace

@@ -1,0 +1,77 @@
+// kernels/cuda/decode.hpp — the layers of a step of generation in one launch, for
+// kernels/decode_layers.hpp: what is launched, in types that any compiler knows.
+#ifndef TRIREME_KERNELS_CUDA_DECODE_HPP_
+#define TRIREME_KERNELS_CUDA_DECODE_HPP_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/warp.hpp"
+
+namespace trireme::cuda {
+
+inline constexpr int kDecodeThreads = 512;
+inline constexpr int kDecodeRows = 4;            // at most
+inline constexpr int kDecodeHeadElements = 128;  // at most
+inline constexpr int kDecodeOutRows = 256;       // of a matrix in a block, at most
+inline constexpr int kDecodeKeys = 256;          // of a head in a block, at a time
+
+// A layer's parameters: matrices (out, in) with rows one behind the other, vectors, and
+// its keys and values. All begin at multiples of 16 bytes.
+struct alignas(16) DecodeLayer {
+  // Of the products in their order: qkv ((a + 2 g) d, h), the projection, fc1, fc2.
+  const std::uint16_t *weights[4], *biases[4];
+  const std::uint16_t *gammas[2], *betas[2];  // of the norms before qkv and fc1
+  std::uint16_t *k, *v;                       // (places * capacity, g d)
+};
+
+// hidden, ffn and head_dim are multiples of 8.
+struct DecodeLayersTask {
+  const DecodeLayer* layers = nullptr;  // in device memory
+  std::int32_t layer_count = 0;
+  std::int32_t rows = 1;  // one of each text
+  std::int32_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0;
+  float scale = 1, epsilon = 0, per_column = 0;  // the last: 1 / hidden
+  // As kernels::CachedTexts.
+  const std::int32_t* places = nullptr;
+  const std::int32_t* lengths = nullptr;
+  std::int32_t first_place = 0, capacity = 1, longest = 1;
+  const std::uint16_t* x = nullptr;
+  std::uint16_t* y = nullptr;
+  std::int64_t x_leading = 0, y_leading = 0;
+  // Two sets of words, which are zero at first; and which of them is next.
+  std::uint32_t* words = nullptr;
+  std::int32_t* turn = nullptr;
+  std::int32_t blocks = 0;  // all on the device at once, as launched
+};
+
+// What blocks hand on to each other in a step, of the most texts that a launch has and of
+// the most positions: launches of fewer have the same sets.
+TRIREME_HOST_DEVICE constexpr std::int64_t words_of_set(const DecodeLayersTask& task) {
+  const std::int64_t groups = (task.capacity + kDecodeKeys - 1) / kDecodeKeys;
+  const std::int64_t of_row =
+      std::int64_t{task.heads + 2 * task.kv_heads} * task.head_dim + 2 * task.hidden +
+      task.ffn + task.heads * groups * (task.head_dim + 2) * 2;
+  return kDecodeRows * of_row;
+}
+
+// As many blocks as there are multiprocessors, but for matrices of few rows: each block
+// has some of each. 0: a block would have more rows than it can.
+constexpr int most_blocks(const DecodeLayersTask& task, int multiprocessors) {
+  const int qkv = (task.heads + 2 * task.kv_heads) * task.head_dim;
+  const int blocks = std::min({task.hidden, task.ffn, qkv, multiprocessors});
+  const int most = std::max({task.hidden, task.ffn, qkv});
+  return blocks > 0 && (most + blocks - 1) / blocks <= kDecodeOutRows ? blocks : 0;
+}
+
+// What steps of one text and of several are launched with on this device. 0: it has not
+// the shared memory, or cannot have a block on each multiprocessor for as long as a
+// launch takes, or there is none.
+int decode_blocks(Element element, const DecodeLayersTask& task);
+
+// Launched on `stream` (a cudaStream_t). Null, or what CUDA says against it.
+const char* decode_layers(void* stream, Element element, const DecodeLayersTask& task);
+
+}  // namespace trireme::cuda
+
+#endif  // TRIREME_KERNELS_CUDA_DECODE_HPP_

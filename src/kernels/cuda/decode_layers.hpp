@@ -1,0 +1,933 @@
+// kernels/cuda/decode_layers.hpp — all layers of a step of generation in one launch, of
+// 16-bit elements: for kernels/decode_layers.hpp.
+//
+// A token of one text is so little work that a kernel for each product is done before
+// the next one has begun to read its weights. Here a block is on every multiprocessor
+// from the first layer to the last, has some rows of every matrix, and is never without
+// copies of weights under way: those of the next products arrive in its shared memory
+// while it waits for the numbers that they are multiplied with. A warp copies just what
+// it will multiply itself, so that no other one has to be told of its arrival.
+//
+// What a product makes, all blocks need for the next one. A number that one block hands
+// on to others lies in one word with a mark, the number of its layer: who finds the mark
+// has the number, and asks again where it is not there yet. There are no barriers of the
+// grid, and no fences. Words are cleared before they are used again: a launch uses one of
+// two sets, and clears the other one.
+//
+// A word of a layer is written anew in the next one, when all blocks have read it: the
+// next layer begins with sums over what every block has made last, and every block has
+// rows of every matrix. All blocks have to be on the device at once.
+//
+// Products are tensor cores', with rows of a matrix as rows of a tile and texts as its
+// columns, so that up to four texts cost as much as one. A warp adds up a range of the
+// columns of a matrix in their order, and a thread the ranges; attention keeps a largest
+// score and sums of each warp, which one thread puts together, and so do those of 256
+// keys each. No order depends on what other texts are there. Products that are added are
+// written as fused, which leaves the compiler no choice: a text has the same bits alone
+// and beside others.
+#ifndef TRIREME_KERNELS_CUDA_DECODE_LAYERS_HPP_
+#define TRIREME_KERNELS_CUDA_DECODE_LAYERS_HPP_
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/decode.hpp"
+#include "kernels/cuda/warp.hpp"
+
+namespace trireme::cuda {
+
+// kDepth: chunks of a warp whose copies are under way. kHeadElements: of a head, at most.
+//
+// A multiprocessor has room for few instructions, and a layer goes through all of these
+// once: what is written out only once, and not unrolled, is there when its turn comes.
+template <Element kElement, int kRows, int kDepth, int kHeadElements>
+struct DecodeLayers {
+  static constexpr int kThreads = kDecodeThreads;
+  static constexpr int kWarps = kThreads / kWarpLanes;
+  static constexpr int kOfQuad = 8;  // elements of 16 bytes
+  // A product of tensor cores: rows of a matrix, and of x as its columns.
+  static constexpr int kTileRows = 16, kTexts = 8;
+  static constexpr int kChunk = 64;  // columns of a copy
+  static constexpr int kQuadsOfRow = kChunk / kOfQuad;
+  static constexpr int kRowsApart = kWarpLanes / kQuadsOfRow;  // of a lane's quads
+  static constexpr int kPadding = kOfQuad;  // of rows of x: they begin in other banks
+  static constexpr int kMatrices = 4;
+  static constexpr float kNothing = -INFINITY;
+  static constexpr int kRowThreads = kThreads / kRows;  // that take a row of x
+  // Warps that make the norm of a row.
+  static constexpr int kNormWarps = 4, kNormThreads = kNormWarps * kWarpLanes;
+
+  // Of attention: keys of a head that a block has at a time, four of them in a turn of
+  // each warp.
+  static constexpr int kKeys = kDecodeKeys;
+  static constexpr int kLanesOfKey = 8, kKeysOfWarp = kWarpLanes / kLanesOfKey;
+  static constexpr int kKeysApart = kWarps * kKeysOfWarp, kKeyTurns = kKeys / kKeysApart;
+  static constexpr int kWidth = kLanesOfKey * kOfQuad;
+  static constexpr int kColumnTurns = kHeadElements / kWidth;
+  // Whether a thread has registers for values beside keys.
+  static constexpr bool kHoldsValues = kColumnTurns == 1;
+
+  static int shared_bytes(const DecodeLayersTask& task) {
+    return static_cast<int>(sizeof(Fixed)) +
+           task.layer_count * static_cast<int>(sizeof(DecodeLayer)) +
+           2 * kRows * (widest(task) + 3 * task.hidden + 2 * kPadding);
+  }
+  TRIREME_HOST_DEVICE static constexpr int widest(const DecodeLayersTask& task) {
+    const int attended = task.heads * task.head_dim;
+    return attended > task.ffn ? attended : task.ffn;
+  }
+
+  TRIREME_DEVICE static void block(const DecodeLayersTask& task) {
+    DecodeLayers of(task);
+    of.run();
+  }
+
+ private:
+  enum Matrix { qkv, projection, fc1, fc2 };  // in this order
+
+  // The block's rows of a matrix, as tiles of so many rows, whose chunks of columns are
+  // dealt to `splits` warps, a range each; and where what is made of them goes.
+  struct Part {
+    int begin, end, columns;
+    int tiles, tile_rows, splits;
+    int words, words_of_row;
+  };
+  // What a warp has of a matrix: rows of a tile, and chunks of their columns.
+  struct alignas(16) Share {
+    int row, rows, column, chunks;
+  };
+  struct Sums {
+    float sum, squares;
+  };
+  struct Moments {
+    float shift, center, variance;
+    TRIREME_DEVICE bool is_lost() const { return shift * shift > 16.0f * variance; }
+  };
+  // Shared memory whose size does not depend on the model.
+  struct alignas(16) Fixed {
+    // Rows of a tile, each with its quads in another order, so that eight rows of a quad
+    // lie in different banks.
+    Quad ring[kDepth][kWarps][kTileRows][kQuadsOfRow];
+    Quad zeros;
+    float sums_of_warps[kWarps][kTileRows][kRows];
+    float outputs[kWarps][kHeadElements];
+    float maxima[kWarps], totals[kWarps];
+    Sums sums[2][kRows][kNormWarps];
+    std::int64_t first_rows[kRows];  // of the texts in the cache
+    int lengths[kRows];
+    Part parts[kMatrices];
+    Share shares[kMatrices][kWarps];
+    std::uint32_t per_head;  // 2^32 / head_dim, rounded up
+    std::uint16_t biases[2][kDecodeOutRows];
+  };
+  TRIREME_DEVICE explicit DecodeLayers(const DecodeLayersTask& of)
+      : task(of),
+        fixed(*reinterpret_cast<Fixed*>(shared_memory())),
+        thread(thread_index()),
+        warp(thread_index() / kWarpLanes),
+        lane(thread_index() % kWarpLanes) {
+    layers = reinterpret_cast<DecodeLayer*>(shared_memory() + sizeof(Fixed));
+    normed = reinterpret_cast<std::uint16_t*>(layers + task.layer_count);
+    residuals = normed + kRows * (task.hidden + kPadding);
+    wide = residuals + 2 * kRows * task.hidden;
+  }
+  TRIREME_DEVICE void find_facts() {
+    const int q_columns = task.heads * task.head_dim;
+    TRIREME_ONE_BY_ONE
+    for (int m = 0; m < kMatrices; ++m) {
+      const int rows = m == qkv   ? q_columns + 2 * kv_columns()
+                       : m == fc1 ? task.ffn
+                                  : task.hidden;
+      const int columns = m == projection ? q_columns : m == fc2 ? task.ffn : task.hidden;
+      const int begin = share(rows, block_index());
+      const int end = share(rows, block_index() + 1);
+      const int tiles = (end - begin + kTileRows - 1) / kTileRows;
+      const auto at = static_cast<int>((m == qkv          ? qkv_words(0)
+                                        : m == projection ? middle_words(0)
+                                        : m == fc1        ? activation_words(0)
+                                                          : output_words(0)) -
+                                       words);
+      fixed.parts[m] = {
+          begin,          end, columns, tiles, (end - begin + tiles - 1) / tiles,
+          kWarps / tiles, at,  rows};
+      find_shares(m, (columns + kChunk - 1) / kChunk);
+    }
+    fixed.per_head = 0xffffffffu / static_cast<unsigned>(task.head_dim) + 1;
+    fixed.zeros = {};
+    TRIREME_ONE_BY_ONE
+    for (int r = 0; r < kRows; ++r) {
+      const bool exists = r < task.rows;
+      fixed.lengths[r] = !exists                   ? 0
+                         : task.lengths == nullptr ? task.longest
+                                                   : task.lengths[r];
+      const int place =
+          exists && task.places != nullptr ? task.places[r] : task.first_place + r;
+      fixed.first_rows[r] = static_cast<std::int64_t>(task.capacity) * place;
+    }
+  }
+  TRIREME_DEVICE void find_shares(int matrix, int chunks) const {
+    const Part& part = fixed.parts[matrix];
+    TRIREME_ONE_BY_ONE
+    for (int w = 0; w < kWarps; ++w) {
+      const int row = w / part.splits * part.tile_rows, split = w % part.splits;
+      const int left = part.end - part.begin - row;
+      const int chunk = split * chunks / part.splits;
+      const int rows = left < part.tile_rows ? left : part.tile_rows;
+      const bool has_any = w / part.splits < part.tiles && left > 0;
+      fixed.shares[matrix][w] = {row, has_any ? rows : 0, chunk * kChunk,
+                                 (split + 1) * chunks / part.splits - chunk};
+    }
+  }
+  TRIREME_DEVICE int share(int rows, int index) const {
+    return static_cast<int>(static_cast<std::int64_t>(rows) * index / task.blocks);
+  }
+
+  TRIREME_DEVICE void run() {
+    // The layers' pointers.
+    const auto* const from = reinterpret_cast<const Quad*>(task.layers);
+    const int quads = task.layer_count * static_cast<int>(sizeof(DecodeLayer) / 16);
+    TRIREME_ONE_BY_ONE
+    for (int i = thread; i < quads; i += kThreads) {
+      reinterpret_cast<Quad*>(layers)[i] = from[i];
+    }
+    const std::int32_t turn = *task.turn;
+    words = task.words + turn * words_of_set(task);
+    if (thread == 0) find_facts();
+    sync_block();
+    find_chunks();
+    TRIREME_ONE_BY_ONE
+    for (int i = 0; i < kDepth; ++i) ask();
+    clear(task.words + (1 - turn) * words_of_set(task));
+    TRIREME_ONE_BY_ONE
+    for (int layer = 0; layer < task.layer_count; ++layer) {
+      mark = static_cast<std::uint32_t>(layer + 1);
+      TRIREME_ONE_BY_ONE
+      for (int matrix = 0; matrix < kMatrices; ++matrix) make(layer, matrix);
+    }
+    // All blocks have begun: this one has what they made.
+    if (block_index() == 0 && thread == 0) *task.turn = 1 - turn;
+  }
+
+  // ---- weights ----
+
+  // To the next matrix that this warp has a share of.
+  TRIREME_DEVICE void find_chunks() {
+    TRIREME_ONE_BY_ONE
+    for (;;) {
+      if (++asked_matrix == kMatrices) {
+        asked_matrix = 0;
+        ++asked_layer;
+      }
+      if (asked_layer >= task.layer_count) {
+        asked_rows = 0;
+        asked_left = 0x7fffffff;
+        return;
+      }
+      const Share mine = fixed.shares[asked_matrix][warp];
+      if (mine.rows == 0 || mine.chunks == 0) continue;
+      const Part& part = fixed.parts[asked_matrix];
+      asked_rows = mine.rows;
+      asked_left = mine.chunks;
+      asked_column = mine.column + lane % kQuadsOfRow * kOfQuad;
+      asked_columns = part.columns;
+      asked = layers[asked_layer].weights[asked_matrix] +
+              static_cast<std::int64_t>(part.begin + mine.row + lane / kQuadsOfRow) *
+                  part.columns +
+              asked_column;
+      return;
+    }
+  }
+  // Begins the copy of the next chunk to the slot whose turn it is: an empty one behind
+  // the last. Columns that there are not are zero.
+  TRIREME_DEVICE void ask() {
+    TRIREME_UNROLL
+    for (int i = 0; i < kTileRows / kRowsApart; ++i) {
+      const int row = lane / kQuadsOfRow + i * kRowsApart;
+      if (row >= asked_rows) continue;
+      const bool is_there = asked_column < asked_columns;
+      copy_quad_async(
+          quad_at(row, lane % kQuadsOfRow),
+          is_there ? asked + i * kRowsApart * asked_columns : layers[0].weights[0],
+          is_there);
+    }
+    commit_copies();
+    slot = slot + 1 == kDepth ? 0 : slot + 1;
+    asked += kChunk;
+    asked_column += kChunk;
+    if (--asked_left == 0) find_chunks();
+  }
+  TRIREME_DEVICE Quad* quad_at(int row, int quad) const {
+    return &fixed.ring[slot][warp][row][quad ^ (row % kQuadsOfRow)];
+  }
+
+  // The block's rows of a matrix times the rows of x. Each warp has a range of the
+  // columns of a tile; what it has of their sums meets in shared memory, and a thread
+  // ends each number.
+  TRIREME_DEVICE void multiply(int layer, int matrix, const std::uint16_t* x,
+                               int leading) {
+    const Part& part = fixed.parts[matrix];
+    const Share mine = fixed.shares[matrix][warp];
+    float sum[4] = {};
+    int left = mine.rows > 0 ? mine.chunks : 0;
+    TRIREME_ONE_BY_ONE
+    for (int column = mine.column; left > 0; --left, column += kChunk) {
+      add_chunk(x, leading, column, part.columns, sum);
+    }
+    keep(sum);
+    sync_block();
+    TRIREME_ONE_BY_ONE
+    for (int i = thread; i < part.tiles * kTileRows * kRows; i += kThreads) {
+      const int tile = i / (kTileRows * kRows), row = i / kRows % kTileRows;
+      const int r = i % kRows, at = tile * part.tile_rows + row;
+      if (row >= part.tile_rows || at >= part.end - part.begin || r >= task.rows)
+        continue;
+      finish(layer, matrix, r, at, sum_of(tile, part.splits, row, r));
+    }
+  }
+  TRIREME_DEVICE void add_chunk(const std::uint16_t* x, int leading, int first,
+                                int columns, float (&sum)[4]) {
+    wait_for_copies<kDepth - 1>();
+    sync_warp();
+    const int text = lane % kTexts;
+    TRIREME_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int column = first + half * (kChunk / 2) + lane / kTexts * kOfQuad;
+      const bool is_there = text < task.rows && column < columns;
+      std::uint32_t of_x[4];
+      load_matrices(
+          is_there ? static_cast<const void*>(x + text * leading + column) : &fixed.zeros,
+          of_x);
+      TRIREME_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        std::uint32_t w[4];
+        load_matrices(quad_at(lane % kTileRows, half * 4 + i * 2 + lane / kTileRows), w);
+        multiply_add<kElement>(w, of_x[2 * i], of_x[2 * i + 1], sum);
+      }
+    }
+    sync_warp();  // all have read what is written over
+    ask();
+  }
+  TRIREME_DEVICE void keep(const float (&sum)[4]) const {
+    TRIREME_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4 + i / 2 * 8, text = lane % 4 * 2 + i % 2;
+      if (text < kRows) fixed.sums_of_warps[warp][row][text] = sum[i];
+    }
+  }
+  // Over the warps of a tile.
+  TRIREME_DEVICE float sum_of(int tile, int splits, int row, int r) const {
+    const float* const from = &fixed.sums_of_warps[tile * splits][row][r];
+    constexpr int kApart = kTileRows * kRows, kTogether = 4;
+    float sum = 0;
+    TRIREME_ONE_BY_ONE
+    for (int first = 0; first < splits; first += kTogether) {
+      float one[kTogether];
+      TRIREME_UNROLL
+      for (int i = 0; i < kTogether; ++i) {
+        one[i] = first + i < splits ? from[(first + i) * kApart] : 0.0f;
+      }
+      TRIREME_UNROLL
+      for (int i = 0; i < kTogether; ++i) sum += one[i];
+    }
+    return sum;
+  }
+  TRIREME_DEVICE static float sum_of_lanes(float x) {
+    TRIREME_UNROLL
+    for (int apart = kWarpLanes / 2; apart > 0; apart /= 2) x += shuffle_xor(x, apart);
+    return x;
+  }
+
+  // ---- what blocks hand on ----
+
+  TRIREME_DEVICE std::uint32_t* qkv_words(int r) const {
+    return words + r * (task.heads + 2 * task.kv_heads) * task.head_dim;
+  }
+  TRIREME_DEVICE std::uint32_t* middle_words(int r) const {
+    return qkv_words(kDecodeRows) + r * task.hidden;
+  }
+  TRIREME_DEVICE std::uint32_t* activation_words(int r) const {
+    return middle_words(kDecodeRows) + r * task.ffn;
+  }
+  TRIREME_DEVICE std::uint32_t* output_words(int r) const {
+    return activation_words(kDecodeRows) + r * task.hidden;
+  }
+  // Of a head and some tiles of keys: o (d), the largest score M and the sum S of
+  // exp(score - M), each a float and a mark.
+  TRIREME_DEVICE std::uint32_t* tile_words(int r, int head, int group) const {
+    const std::int64_t at =
+        (static_cast<std::int64_t>(r) * task.heads + head) * groups_of(task.capacity) +
+        group;
+    return output_words(kDecodeRows) + at * (task.head_dim + 2) * 2;
+  }
+  TRIREME_DEVICE int length_of(int r) const { return fixed.lengths[r]; }
+  TRIREME_DEVICE static int groups_of(int length) { return (length + kKeys - 1) / kKeys; }
+
+  TRIREME_DEVICE void clear(std::uint32_t* set) const {
+    const auto quads = static_cast<int>(words_of_set(task) / 4);
+    for (int i = block_index() * kThreads + thread; i < quads;
+         i += task.blocks * kThreads) {
+      reinterpret_cast<Quad*>(set)[i] = {};
+    }
+  }
+
+  TRIREME_DEVICE static bool has_marks(const Quad& of, std::uint32_t wanted) {
+    return (((of.word[0] ^ wanted) | (of.word[1] ^ wanted) | (of.word[2] ^ wanted) |
+             (of.word[3] ^ wanted)) &
+            0xffffu) == 0;
+  }
+  TRIREME_DEVICE static std::uint32_t both(std::uint32_t low, std::uint32_t high) {
+    return low >> 16 | (high & 0xffff0000u);
+  }
+  // Until the four words are there.
+  TRIREME_DEVICE static Quad take(const Quad* from, std::uint32_t wanted, Quad seen) {
+    while (!has_marks(seen, wanted)) seen = peek_again(from, seen);
+    return seen;
+  }
+  // Eight numbers of a row.
+  TRIREME_DEVICE static Quad take_eight(const std::uint32_t* from, std::uint32_t wanted) {
+    const auto* const quads = reinterpret_cast<const Quad*>(from);
+    Quad a = peek(quads), b = peek(quads + 1);
+    a = take(quads, wanted, a);
+    b = take(quads + 1, wanted, b);
+    return {{both(a.word[0], a.word[1]), both(a.word[2], a.word[3]),
+             both(b.word[0], b.word[1]), both(b.word[2], b.word[3])}};
+  }
+  // A row of activations to shared memory, by its kRowThreads threads.
+  TRIREME_DEVICE void take_row(const std::uint32_t* from, std::uint16_t* to) const {
+    const auto* const quads = reinterpret_cast<const Quad*>(from);
+    constexpr int kTogether = 2;  // whose loads are under way
+    const int count = task.ffn / 4;
+    TRIREME_ONE_BY_ONE
+    for (int first = thread % kRowThreads; first < count;
+         first += kTogether * kRowThreads) {
+      Quad seen[kTogether];
+      TRIREME_UNROLL
+      for (int i = 0; i < kTogether; ++i) {
+        const int at = first + i * kRowThreads;
+        if (at < count) seen[i] = peek(quads + at);
+      }
+      TRIREME_UNROLL
+      for (int i = 0; i < kTogether; ++i) {
+        const int at = first + i * kRowThreads;
+        if (at >= count) continue;
+        const Quad q = take(quads + at, mark, seen[i]);
+        *reinterpret_cast<QuadHalf*>(to + at * 4) = {
+            {both(q.word[0], q.word[1]), both(q.word[2], q.word[3])}};
+      }
+    }
+  }
+
+  // ---- the parts of a layer ----
+
+  TRIREME_DEVICE void make(int layer, int matrix) {
+    const DecodeLayer& of = layers[layer];
+    load_biases(of, matrix);
+    const bool has_norm = matrix == qkv || matrix == fc1;
+    const int r = thread / kRowThreads;
+    if (has_norm) {
+      make_norms(layer, matrix);
+    } else if (matrix == projection) {
+      attend(of);
+      if (r < task.rows) take_attended(r, wide + r * wide_leading());
+    } else if (r < task.rows) {
+      take_row(activation_words(r), wide + r * wide_leading());
+    }
+    sync_block();
+    multiply(layer, matrix, has_norm ? normed : wide,
+             has_norm ? normed_leading() : wide_leading());
+  }
+  // On their way before anything is waited for, by the last warps, which have least to
+  // wait for.
+  TRIREME_DEVICE void load_biases(const DecodeLayer& of, int matrix) const {
+    const Part& part = fixed.parts[matrix];
+    TRIREME_ONE_BY_ONE
+    for (int i = kThreads - 1 - thread; i < part.end - part.begin; i += kThreads) {
+      fixed.biases[matrix % 2][i] = of.biases[matrix][part.begin + i];
+    }
+  }
+  TRIREME_DEVICE int normed_leading() const { return task.hidden + kPadding; }
+  TRIREME_DEVICE int wide_leading() const { return widest(task) + kPadding; }
+  TRIREME_DEVICE std::uint16_t* residual_of(int matrix) const {
+    return residuals + matrix / 2 * (kRows * task.hidden);
+  }
+
+  // What is made of a row of x and a row of the block's part of a matrix, from the sum of
+  // their products.
+  TRIREME_DEVICE void finish(int layer, int matrix, int r, int at, float z) const {
+    const int row = fixed.parts[matrix].begin + at;
+    z += low_of<kElement>(fixed.biases[matrix % 2][at]);
+    if (matrix % 2 != 0) {  // the projection and fc2
+      z += low_of<kElement>(residual_of(matrix)[r * task.hidden + row]);
+    }
+    if (matrix == fc1) z = gelu(z);
+    const std::uint32_t bits = pack<kElement>(z, 0.0f) & 0xffffu;
+    if (matrix == fc2 && layer + 1 == task.layer_count) {
+      task.y[r * task.y_leading + row] = static_cast<std::uint16_t>(bits);
+      return;
+    }
+    const Part& part = fixed.parts[matrix];
+    store_word(bits << 16 | mark, words + part.words + r * part.words_of_row + row);
+    const int column = row - task.heads * task.head_dim;
+    if (matrix != qkv || column < 0 || length_of(r) == 0) return;
+    const bool is_key = column < kv_columns();
+    std::uint16_t* const cache = is_key ? layers[layer].k : layers[layer].v;
+    cache[(fixed.first_rows[r] + length_of(r) - 1) * kv_columns() + column -
+          (is_key ? 0 : kv_columns())] = static_cast<std::uint16_t>(bits);
+  }
+  TRIREME_DEVICE static float gelu(float z) {
+    constexpr float kLinear = 1.5957691216057307;
+    constexpr float kCubic = 1.5957691216057307 * 0.044715;
+    const float e = exponential(-z * multiply_add(kCubic, z * z, kLinear));
+    return quotient(z, 1.0f + e);
+  }
+
+  // ---- norms ----
+
+  TRIREME_DEVICE static float number(const Quad& of, int e) {
+    return e % 2 == 0 ? low_of<kElement>(of.word[e / 2])
+                      : high_of<kElement>(of.word[e / 2]);
+  }
+  TRIREME_DEVICE static Quad piece_at(const std::uint16_t* row, int column) {
+    return *reinterpret_cast<const Quad*>(row + column);
+  }
+  TRIREME_DEVICE static float mean_of(const Quad& piece) {
+    float sum = 0;
+    TRIREME_UNROLL
+    for (int e = 0; e < kOfQuad; ++e) sum += number(piece, e);
+    return sum / kOfQuad;
+  }
+  TRIREME_DEVICE static void add(const Quad& piece, float pivot, Sums& to) {
+    TRIREME_UNROLL
+    for (int e = 0; e < kOfQuad; ++e) {
+      const float difference = number(piece, e) - pivot;
+      to.sum += difference;
+      to.squares = multiply_add(difference, difference, to.squares);
+    }
+  }
+  TRIREME_DEVICE Moments moments_about(float pivot, const Sums* of_warps) const {
+    const float sum =
+        (of_warps[0].sum + of_warps[1].sum) + (of_warps[2].sum + of_warps[3].sum);
+    const float squares = (of_warps[0].squares + of_warps[1].squares) +
+                          (of_warps[2].squares + of_warps[3].squares);
+    const float shift = sum * task.per_column;
+    return {shift, multiply_add(sum, task.per_column, pivot),
+            multiply_add(-shift, shift, squares * task.per_column)};
+  }
+  // Warps that have a row take it, keep it as what is added to the next product, and have
+  // its norm in `normed` behind a barrier.
+  TRIREME_DEVICE void make_norms(int layer, int matrix) const {
+    const DecodeLayer& of = layers[layer];
+    const int r = warp / kNormWarps;
+    const bool has_row = r < task.rows;
+    const int begin = thread % kNormThreads * kOfQuad;
+    std::uint16_t* const row = residual_of(matrix) + r * task.hidden;
+    const std::uint16_t *const gamma = of.gammas[matrix / 2], *const beta =
+                                                                  of.betas[matrix / 2];
+    Quad first_gamma = {}, first_beta = {};  // on their way before the row is waited for
+    if (has_row && begin < task.hidden) {
+      first_gamma = piece_at(gamma, begin);
+      first_beta = piece_at(beta, begin);
+    }
+    float pivot = 0;
+    Sums sums = {};
+    if (has_row) {
+      pivot = mean_of(take_piece(layer, matrix, r, 0));
+      TRIREME_ONE_BY_ONE
+      for (int column = begin; column < task.hidden; column += kNormThreads * kOfQuad) {
+        const Quad piece = take_piece(layer, matrix, r, column);
+        *reinterpret_cast<Quad*>(row + column) = piece;
+        add(piece, pivot, sums);
+      }
+    }
+    Moments moments = {};
+    TRIREME_ONE_BY_ONE
+    for (int turn = 0; turn < 2; ++turn) {
+      sync_warp();
+      const float sum = sum_of_lanes(sums.sum), squares = sum_of_lanes(sums.squares);
+      Sums* const to = fixed.sums[turn][r];
+      if (has_row && lane == 0) to[warp % kNormWarps] = {sum, squares};
+      sync_block();
+      if (has_row) moments = moments_about(pivot, to);
+      // Of any row, as all threads find: then those of all are at the barrier again.
+      if (turn == 1 || !is_any_lost(matrix)) break;
+      if (!has_row || !moments.is_lost()) continue;
+      pivot = moments.center;
+      sums = {};
+      TRIREME_ONE_BY_ONE
+      for (int column = begin; column < task.hidden; column += kNormThreads * kOfQuad) {
+        add(piece_at(row, column), pivot, sums);
+      }
+    }
+    if (!has_row) return;
+    const float variance = moments.variance > 0.0f ? moments.variance : 0.0f;
+    const float scale = quotient(1.0f, square_root(variance + task.epsilon));
+    TRIREME_ONE_BY_ONE
+    for (int column = begin; column < task.hidden; column += kNormThreads * kOfQuad) {
+      const Quad g = column == begin ? first_gamma : piece_at(gamma, column);
+      const Quad b = column == begin ? first_beta : piece_at(beta, column);
+      *reinterpret_cast<Quad*>(normed + r * normed_leading() + column) =
+          norm_of(piece_at(row, column), moments.center, scale, g, b);
+    }
+  }
+  TRIREME_DEVICE static Quad norm_of(const Quad& piece, float center, float scale,
+                                     const Quad& gamma, const Quad& beta) {
+    float made[kOfQuad];
+    TRIREME_UNROLL
+    for (int e = 0; e < kOfQuad; ++e) {
+      const float x_hat = (number(piece, e) - center) * scale;
+      made[e] = multiply_add(x_hat, number(gamma, e), number(beta, e));
+    }
+    Quad rounded;
+    TRIREME_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      rounded.word[i] = pack<kElement>(made[2 * i], made[2 * i + 1]);
+    }
+    return rounded;
+  }
+  // Whether the first columns of a row are far from all others, so that most of its
+  // variance would be lost. Behind the barrier that its sums were brought to.
+  TRIREME_DEVICE bool is_any_lost(int matrix) const {
+    bool is_lost = false;
+    TRIREME_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      if (r >= task.rows) break;
+      const float pivot = mean_of(piece_at(residual_of(matrix) + r * task.hidden, 0));
+      if (moments_about(pivot, fixed.sums[0][r]).is_lost()) is_lost = true;
+    }
+    return is_lost;
+  }
+  // Of a row whose norm is made.
+  TRIREME_DEVICE Quad take_piece(int layer, int matrix, int r, int column) const {
+    if (matrix == fc1) return take_eight(middle_words(r) + column, mark);
+    if (layer > 0) return take_eight(output_words(r) + column, mark - 1);
+    return piece_at(task.x + r * task.x_leading, column);
+  }
+
+  // ---- attention ----
+
+  TRIREME_DEVICE void attend(const DecodeLayer& of) {
+    int items = 0;
+    TRIREME_UNROLL
+    for (int r = 0; r < kRows; ++r) items += task.heads * groups_of(length_of(r));
+    TRIREME_ONE_BY_ONE
+    for (int item = block_index(); item < items; item += task.blocks) {
+      int rest = item, r = 0;
+      for (; r + 1 < kRows && rest >= task.heads * groups_of(length_of(r)); ++r) {
+        rest -= task.heads * groups_of(length_of(r));
+      }
+      const int groups = groups_of(length_of(r));
+      const int head = groups == 1 ? rest : rest / groups;
+      if (item != block_index()) sync_block();  // all have read what is written over
+      attend_to(of, r, head, rest - head * groups);
+    }
+  }
+
+  // kKeys keys of a head: which of them a lane takes, eight columns of a key in each
+  // turn.
+  struct Item {
+    int r, head, kv_head, length;
+    int first_of_warp, first;  // keys
+    int column;
+    std::int64_t begin;  // of the head in the cache's first row of the text
+  };
+  using KeyPieces = Quad[kKeyTurns][kColumnTurns];
+  using RowPieces = Quad[kColumnTurns];
+  using RowFloats = float[kColumnTurns][kOfQuad];
+
+  // Each warp has a largest score of its own.
+  TRIREME_DEVICE void attend_to(const DecodeLayer& of, int r, int head, int group) {
+    const bool has_own = task.heads == task.kv_heads;
+    const int kv_head = has_own ? head : head / (task.heads / task.kv_heads);
+    const int first_of_warp = group * kKeys + warp * kKeysOfWarp;
+    const Item item{r,
+                    head,
+                    kv_head,
+                    length_of(r),
+                    first_of_warp,
+                    first_of_warp + lane / kLanesOfKey,
+                    lane % kLanesOfKey * kOfQuad,
+                    fixed.first_rows[r] * kv_columns() + kv_head * task.head_dim};
+    KeyPieces key = {}, value = {};
+    load_cached(of, item, key, value);
+    RowFloats query = {}, sum = {};
+    RowPieces newest_value = {};
+    take_newest(item, query, key, value, newest_value);
+    sync_warp();
+    float score[kKeyTurns];
+    const float largest = find_scores(item, query, key, score);
+    float total = add_values(of, item, score, largest, value, newest_value, sum);
+    sync_warp();
+    if (first_of_warp < item.length) add_lanes(total, sum);  // for the whole warp
+    if (lane < kLanesOfKey) {
+      TRIREME_UNROLL
+      for (int u = 0; u < kColumnTurns; ++u) {
+        TRIREME_UNROLL
+        for (int e = 0; e < kOfQuad; ++e) {
+          fixed.outputs[warp][item.column + u * kWidth + e] = sum[u][e];
+        }
+      }
+    }
+    if (lane == 0) {
+      fixed.maxima[warp] = largest;
+      fixed.totals[warp] = total;
+    }
+    sync_block();
+    if (thread < task.head_dim) combine(thread, tile_words(r, head, group));
+  }
+  TRIREME_DEVICE int kv_columns() const { return task.kv_heads * task.head_dim; }
+  // All keys and values but the newest are there before the layer begins.
+  TRIREME_DEVICE void load_cached(const DecodeLayer& of, const Item& item, KeyPieces& key,
+                                  KeyPieces& value) const {
+    TRIREME_UNROLL
+    for (int t = 0; t < kKeyTurns; ++t) {
+      TRIREME_UNROLL
+      for (int u = 0; u < kColumnTurns; ++u) {
+        const int j = item.first + t * kKeysApart, c = item.column + u * kWidth;
+        if (j + 1 >= item.length || c >= task.head_dim) continue;
+        const std::int64_t at =
+            item.begin + static_cast<std::int64_t>(j) * kv_columns() + c;
+        key[t][u] = piece_at(of.k + at, 0);
+        if constexpr (kHoldsValues) {
+          value[t][u] = piece_at(of.v + at, 0);
+        } else {
+          ask_for_line(of.v + at);
+        }
+      }
+    }
+  }
+  // The query, and the newest key and value, which this layer makes.
+  TRIREME_DEVICE void take_newest(const Item& item, RowFloats& query, KeyPieces& key,
+                                  KeyPieces& value, RowPieces& newest_value) const {
+    const std::uint32_t* const news = qkv_words(item.r);
+    const int d = task.head_dim, behind = item.length - 1 - item.first;
+    const bool has_newest = behind >= 0 && behind < kKeys && behind % kKeysApart == 0;
+    TRIREME_UNROLL
+    for (int u = 0; u < kColumnTurns; ++u) {
+      const int c = item.column + u * kWidth;
+      if (c >= d || item.first_of_warp >= item.length) continue;
+      const Quad piece = take_eight(news + item.head * d + c, mark);
+      TRIREME_UNROLL
+      for (int e = 0; e < kOfQuad; ++e) query[u][e] = task.scale * number(piece, e);
+      if (!has_newest) continue;
+      const std::uint32_t* const newest = news + (task.heads + item.kv_head) * d + c;
+      const Quad new_key = take_eight(newest, mark);
+      newest_value[u] = take_eight(newest + kv_columns(), mark);
+      TRIREME_UNROLL
+      for (int t = 0; t < kKeyTurns; ++t) {
+        if (behind != t * kKeysApart) continue;
+        key[t][u] = new_key;
+        if constexpr (kHoldsValues) value[t][u] = newest_value[u];
+      }
+    }
+  }
+  // The largest one of the warp's.
+  TRIREME_DEVICE float find_scores(const Item& item, const RowFloats& query,
+                                   const KeyPieces& key,
+                                   float (&score)[kKeyTurns]) const {
+    float largest = kNothing;
+    TRIREME_UNROLL
+    for (int t = 0; t < kKeyTurns; ++t) {
+      score[t] = kNothing;
+      if (item.first_of_warp + t * kKeysApart >= item.length) continue;  // of all lanes
+      float sum = 0;
+      TRIREME_UNROLL
+      for (int u = 0; u < kColumnTurns; ++u) {
+        TRIREME_UNROLL
+        for (int e = 0; e < kOfQuad; ++e) {
+          sum = multiply_add(query[u][e], number(key[t][u], e), sum);
+        }
+      }
+      TRIREME_UNROLL
+      for (int apart = kLanesOfKey / 2; apart > 0; apart /= 2) {
+        sum += shuffle_xor(sum, apart);
+      }
+      if (item.first + t * kKeysApart < item.length) score[t] = sum;
+      largest = score[t] > largest ? score[t] : largest;
+    }
+    TRIREME_UNROLL
+    for (int apart = kWarpLanes / 2; apart >= kLanesOfKey; apart /= 2) {
+      const float other = shuffle_xor(largest, apart);
+      largest = other > largest ? other : largest;
+    }
+    return largest;
+  }
+  // Of a lane's keys: the sum of their weights, and values that are multiplied with them.
+  TRIREME_DEVICE float add_values(const DecodeLayer& of, const Item& item,
+                                  const float (&score)[kKeyTurns], float largest,
+                                  KeyPieces& value, const RowPieces& newest_value,
+                                  RowFloats& sum) const {
+    float total = 0;
+    TRIREME_UNROLL
+    for (int t = 0; t < kKeyTurns; ++t) {
+      const int j = item.first + t * kKeysApart;
+      if (j >= item.length) continue;
+      const float weight = exponential(score[t] - largest);
+      total += weight;
+      TRIREME_UNROLL
+      for (int u = 0; u < kColumnTurns; ++u) {
+        if constexpr (!kHoldsValues) {
+          const int c = item.column + u * kWidth;
+          if (c >= task.head_dim) continue;
+          const std::int64_t at =
+              item.begin + static_cast<std::int64_t>(j) * kv_columns();
+          value[t][u] = j + 1 == item.length ? newest_value[u] : piece_at(of.v + at, c);
+        }
+        TRIREME_UNROLL
+        for (int e = 0; e < kOfQuad; ++e) {
+          sum[u][e] = multiply_add(weight, number(value[t][u], e), sum[u][e]);
+        }
+      }
+    }
+    return total;
+  }
+  // Over the keys of a turn.
+  TRIREME_DEVICE static void add_lanes(float& total, RowFloats& sum) {
+    TRIREME_UNROLL
+    for (int apart = kWarpLanes / 2; apart >= kLanesOfKey; apart /= 2) {
+      total += shuffle_xor(total, apart);
+      TRIREME_UNROLL
+      for (int u = 0; u < kColumnTurns; ++u) {
+        TRIREME_UNROLL
+        for (int e = 0; e < kOfQuad; ++e) sum[u][e] += shuffle_xor(sum[u][e], apart);
+      }
+    }
+  }
+  // A column of the warps together, and with the first one their M and S.
+  TRIREME_DEVICE void combine(int column, std::uint32_t* to) const {
+    float largest = kNothing;
+    TRIREME_UNROLL
+    for (int w = 0; w < kWarps; ++w) {
+      largest = fixed.maxima[w] > largest ? fixed.maxima[w] : largest;
+    }
+    float total = 0, sum = 0;
+    TRIREME_UNROLL_BY_4
+    for (int w = 0; w < kWarps; ++w) {
+      const float weight = exponential(fixed.maxima[w] - largest);
+      total = multiply_add(weight, fixed.totals[w], total);
+      sum = multiply_add(weight, fixed.outputs[w][column], sum);
+    }
+    hand_on_float(sum, to + 2 * column);
+    if (column > 0) return;
+    hand_on_float(largest, to + 2 * task.head_dim);
+    hand_on_float(total, to + 2 * task.head_dim + 2);
+  }
+  TRIREME_DEVICE void hand_on_float(float x, std::uint32_t* to) const {
+    store_pair(word_of(x), mark, to);
+  }
+
+  // Attention's output of a row, rounded.
+  TRIREME_DEVICE void take_attended(int r, std::uint16_t* to) const {
+    constexpr int kTogether = 2;  // groups whose loads are under way
+    const int d = task.head_dim;
+    const int groups = groups_of(length_of(r));
+    TRIREME_ONE_BY_ONE
+    for (int pair = thread % kRowThreads; pair < task.heads * d / 2;
+         pair += kRowThreads) {
+      const auto head =
+          static_cast<int>(static_cast<std::uint64_t>(2 * pair) * fixed.per_head >> 32);
+      const int column = 2 * pair - head * d;
+      const std::uint32_t* const first = tile_words(r, head, 0);
+      const int apart = 2 * (d + 2);
+      float largest = kNothing, total = 0, low = 0, high = 0;
+      TRIREME_ONE_BY_ONE
+      for (int begin = 0; begin < groups; begin += kTogether) {
+        Quad o[kTogether], m[kTogether];
+        TRIREME_UNROLL
+        for (int i = 0; i < kTogether; ++i) {
+          if (begin + i >= groups) continue;
+          o[i] = peek_pairs(float_quad(first + (begin + i) * apart + 2 * column));
+          m[i] = peek_pairs(float_quad(first + (begin + i) * apart + 2 * d));
+        }
+        TRIREME_UNROLL
+        for (int i = 0; i < kTogether; ++i) {
+          if (begin + i >= groups) continue;
+          take_floats(float_quad(first + (begin + i) * apart + 2 * column), o[i]);
+          take_floats(float_quad(first + (begin + i) * apart + 2 * d), m[i]);
+          const float of_group = float_of(m[i].word[0]);
+          const float now = of_group > largest ? of_group : largest;
+          const float kept = exponential(largest - now);
+          const float added = exponential(of_group - now);
+          total = multiply_add(added, float_of(m[i].word[2]), total * kept);
+          low = multiply_add(added, float_of(o[i].word[0]), low * kept);
+          high = multiply_add(added, float_of(o[i].word[2]), high * kept);
+          largest = now;
+        }
+      }
+      const float scale = groups > 0 ? 1.0f / total : 0.0f;
+      *reinterpret_cast<std::uint32_t*>(to + 2 * pair) =
+          pack<kElement>(low * scale, high * scale);
+    }
+  }
+  TRIREME_DEVICE static const Quad* float_quad(const std::uint32_t* words_of_two) {
+    return reinterpret_cast<const Quad*>(words_of_two);
+  }
+  TRIREME_DEVICE void take_floats(const Quad* from, Quad& seen) const {
+    while (((seen.word[1] ^ mark) | (seen.word[3] ^ mark)) != 0) {
+      seen = peek_pairs_again(from, seen);
+    }
+  }
+
+  const DecodeLayersTask& task;
+  Fixed& fixed;
+  const int thread, warp, lane;
+  // Where this lane's next copy is of: the first of its rows.
+  const std::uint16_t* asked = nullptr;
+  int asked_layer = 0, asked_matrix = -1;
+  int asked_rows = 0, asked_column = 0, asked_columns = 0, asked_left = 0;
+  int slot = 0;
+  std::uint32_t mark = 0;
+  std::uint32_t* words = nullptr;
+  // In shared memory: the layers' pointers; (kRows, hidden) of norms, and twice of what
+  // is added to products; (kRows, widest).
+  DecodeLayer* layers;
+  std::uint16_t *normed, *residuals, *wide;
+};
+
+// ---- for the host: what a task is launched by ----
+
+template <Element kElement, int kRows, int kHeadElements, class Use>
+auto with_depth(const DecodeLayersTask& task, int shared_bytes, const Use& use) {
+  constexpr int kMostDepth = kRows == 1 ? 4 : 3;
+  using Deep = DecodeLayers<kElement, kRows, kMostDepth, kHeadElements>;
+  using Shallow = DecodeLayers<kElement, kRows, kMostDepth - 1, kHeadElements>;
+  return Deep::shared_bytes(task) <= shared_bytes ? use(std::type_identity<Deep>())
+                                                  : use(std::type_identity<Shallow>());
+}
+template <Element kElement, class Use>
+auto with_element(const DecodeLayersTask& task, int shared_bytes, const Use& use) {
+  constexpr int kHalf = kDecodeHeadElements / 2;
+  const bool is_narrow = task.head_dim <= kHalf;
+  if (task.rows == 1) {
+    return is_narrow
+               ? with_depth<kElement, 1, kHalf>(task, shared_bytes, use)
+               : with_depth<kElement, 1, kDecodeHeadElements>(task, shared_bytes, use);
+  }
+  constexpr int kRows = kDecodeRows;
+  return is_narrow
+             ? with_depth<kElement, kRows, kHalf>(task, shared_bytes, use)
+             : with_depth<kElement, kRows, kDecodeHeadElements>(task, shared_bytes, use);
+}
+
+// use(std::type_identity<DecodeLayers<...>>()) of a task of rows of `element`: with the
+// most copies under way that there is room for in a block's `shared_bytes`, or with the
+// fewest.
+template <class Use>
+auto with_block(Element element, const DecodeLayersTask& task, int shared_bytes,
+                const Use& use) {
+  return element == Element::bf16 ? with_element<Element::bf16>(task, shared_bytes, use)
+                                  : with_element<Element::fp16>(task, shared_bytes, use);
+}
+
+// What a block of steps of several texts takes at least. Where that fits a
+// multiprocessor, one of a text by itself does.
+inline int least_shared_bytes(DecodeLayersTask task) {
+  task.rows = kDecodeRows;
+  return with_block(Element::bf16, task, 0, [&](auto block) {
+    return decltype(block)::type::shared_bytes(task);
+  });
+}
+
+}  // namespace trireme::cuda
+
+#endif  // TRIREME_KERNELS_CUDA_DECODE_LAYERS_HPP_

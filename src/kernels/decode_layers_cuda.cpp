@@ -1,0 +1,37 @@
+// kernels/decode_layers_cuda.cpp — DecodeLayers on NVIDIA GPUs (kernels/cuda/).
+#include "base/error.hpp"
+#include "kernels/cuda/decode_layers.hpp"
+#include "kernels/impl/decode_layers.hpp"
+#include "kernels/impl/rows.hpp"
+
+namespace trireme::kernels::impl {
+
+namespace {
+
+// Of the GPU that the build is for, as kMultiprocessors.
+constexpr int kBlockSharedBytes = kMultiprocessors == 108 ? 163 << 10 : 227 << 10;
+
+cuda::Element element_for(DType type) {
+  return type == DType::bfloat16 ? cuda::Element::bf16 : cuda::Element::fp16;
+}
+
+}  // namespace
+
+int decode_layer_blocks(const Exec& exec, DType type,
+                        const cuda::DecodeLayersTask& task) {
+  if (!exec.is_shape_only()) return cuda::decode_blocks(element_for(type), task);
+  return cuda::least_shared_bytes(task) <= kBlockSharedBytes
+             ? cuda::most_blocks(task, static_cast<int>(kMultiprocessors))
+             : 0;
+}
+
+void launch_decode_layers(const Exec& exec, const Kernel& kernel, DType type,
+                          const cuda::DecodeLayersTask& task) {
+  LibraryCall call(exec, kernel);
+  const char* const message =
+      cuda::decode_layers(cuda_stream_of(exec), element_for(type), task);
+  TRIREME_REQUIRE(message == nullptr, "{}: {}", kernel.label, message);
+  call.finish();
+}
+
+}  // namespace trireme::kernels::impl
