@@ -22,9 +22,8 @@ BYTES_OF_A_CYCLE = (("layer_norm_forward", 16.0), ("layer_norm_backward_", 11.6)
 # kernel's first bytes take: assumed.
 LAUNCH_GAP = 1.0e-6
 FIRST_BYTES = 1.5e-6
-# Instructions of a thread for a pair of rows whose ids are compared, the mean of the tables of
-# words and positions.
-INSTRUCTIONS_OF_A_PAIR = 20
+# Instructions of a thread for a pair of rows whose ids are compared, by the machine code.
+INSTRUCTIONS_OF_A_PAIR = 2.6
 # What a launch through Kokkos or a library takes the host: assumed. It is hidden as long as
 # kernels take longer.
 HOST_LAUNCH = 5.0e-6
@@ -85,8 +84,8 @@ def row_seconds(machine, label, calls, moved):
     return seconds + calls * (LAUNCH_GAP + FIRST_BYTES)
 
 
-def chains_seconds(machine, calls, rows):
-    """Of linking the rows of an embedding's gradient, each compared with all others."""
+def order_seconds(machine, calls, rows):
+    """Of sorting the rows of an embedding's gradient, each compared with all others."""
     return calls * (rows * rows * INSTRUCTIONS_OF_A_PAIR / machine.lane_rate + LAUNCH_GAP)
 
 

@@ -174,10 +174,10 @@ def rows_of(machine, case, instructions):
         if label in ("attention_forward", "attention_backward"):
             rows.append(attention_row(machine, case, label, kernel, instructions))
             continue
-        if label == "embedding_backward[chains]":
+        if label == "embedding_backward[order]":
             # Each of the blocks with words has as many tables.
             calls = kernel["calls"] / len(case["embedded"])
-            seconds = sum(models.chains_seconds(machine, calls, case["micro"] * length)
+            seconds = sum(models.order_seconds(machine, calls, case["micro"] * length)
                           for length in case["embedded"])
             rows.append(Row(label, "row kernels", kernel["calls"], seconds, 0.0, "memory"))
             continue

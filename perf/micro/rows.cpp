@@ -1,6 +1,8 @@
 // perf/micro/rows.cpp — the kernels that memory bounds, at the shapes of GPT-2 124M with
 // a micro-batch of 4 x 256 tokens (or 1 x 1024), and on arrays that lie in no cache.
+#include <array>
 #include <set>
+#include <span>
 
 #include "bounds.hpp"
 #include "kernels/activation.hpp"
@@ -69,6 +71,16 @@ class Norm {
     return View2<A>(scratch_.data() + i * blocks * kHidden, blocks, kHidden);
   }
   View1<A> scratch() const { return vector(scratch_); }
+  // The first `count` of these become sums, in one launch, as those of a layer do.
+  void add_partials(const Exec& exec, int count) const {
+    using Sum = kernels::PartialSum<A>;
+    std::array<Sum, 3> all;
+    for (int i = 0; i < count; ++i) {
+      all[static_cast<std::size_t>(i)] = {partials(i), kernels::Accumulate::no, sums(i)};
+    }
+    kernels::add_partials<A>(
+        exec, std::span<const Sum>(all).first(static_cast<std::size_t>(count)));
+  }
   // Bytes of so many passes over (rows, h).
   double passes(double n) const {
     return n * sizeof(T) * static_cast<double>(rows * kHidden);
@@ -136,10 +148,7 @@ void layer_norm_backward(benchmark::State& state) {
     kernels::norm_backward<T>(exec, kernels::NormKind::layernorm, of.d_y(), of.x(),
                               of.gamma(), of.mean(), of.rstd(), of.y(), of.y(),
                               of.norm_partials());
-    kernels::add_partials<Accumulator<T>>(exec, of.partials(0), kernels::Accumulate::no,
-                                          of.sums(0));
-    kernels::add_partials<Accumulator<T>>(exec, of.partials(1), kernels::Accumulate::no,
-                                          of.sums(1));
+    of.add_partials(exec, 2);
   });
 }
 TRIREME_BENCHMARK_ROWS(layer_norm_backward);
@@ -160,8 +169,7 @@ void rms_norm_backward(benchmark::State& state) {
   run_memory_bound(state, of.passes(4), [&](const Exec& exec) {
     kernels::norm_backward<T>(exec, kernels::NormKind::rms, of.d_y(), of.x(), of.gamma(),
                               {}, of.rstd(), of.y(), of.y(), {of.partials(0), {}});
-    kernels::add_partials<Accumulator<T>>(exec, of.partials(0), kernels::Accumulate::no,
-                                          of.sums(0));
+    of.add_partials(exec, 1);
   });
 }
 TRIREME_BENCHMARK_ROWS(rms_norm_backward);
@@ -203,10 +211,7 @@ void residual_norm_backward(benchmark::State& state) {
         exec, kernels::NormKind::layernorm, desc, step.view(), of.d_y(), of.x(),
         of.gamma(), of.mean(), of.rstd(), of.y(), of.y(), drops ? of.z() : View2<T>(),
         of.norm_partials(), of.partials(2));
-    for (int i = 0; i < 3; ++i) {
-      kernels::add_partials<Accumulator<T>>(exec, of.partials(i), kernels::Accumulate::no,
-                                            of.sums(i));
-    }
+    of.add_partials(exec, 3);
   });
 }
 TRIREME_BENCHMARK_DROPPING(residual_norm_backward);
@@ -235,8 +240,7 @@ void bias_dropout_add_backward(benchmark::State& state) {
   run_memory_bound(state, of.passes(drops ? 2 : 1), [&](const Exec& exec) {
     kernels::bias_dropout_add_backward<T>(exec, desc, step.view(), of.d_y(),
                                           drops ? of.z() : View2<T>(), of.partials(0));
-    kernels::add_partials<Accumulator<T>>(exec, of.partials(0), kernels::Accumulate::no,
-                                          of.sums(0));
+    of.add_partials(exec, 1);
   });
 }
 TRIREME_BENCHMARK_DROPPING(bias_dropout_add_backward);

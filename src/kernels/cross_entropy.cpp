@@ -9,8 +9,14 @@
 //   this row     maximum and sum of pieces 0, 1, ... n    gradient of pieces 0, 1, ... n
 //   next row     fetched: elements 0 ... half             half ... all
 //
+// The rows that a GPU has in hand at a time are more than its second cache holds: there a
+// thread keeps a part of its row in registers (KeptLogits), and the rest does fit.
+//
 // Derivation: docs/math/cross_entropy.md
 #include "kernels/cross_entropy.hpp"
+
+#include <type_traits>
+#include <utility>
 
 #include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
@@ -46,11 +52,33 @@ KOKKOS_FORCEINLINE_FUNCTION Accumulator<T> label_logit(const VocabRange& range,
              : Accumulator<T>{0};
 }
 
-// The largest of `count` logits, and the sum of exp(logit - largest).
+// What of a row is kept from a pass over it for the next one: in registers, the first
+// pieces that a thread of a GPU has of it. The first pass loads them.
+template <class T, int kCount>
+struct KeptPieces {
+  static constexpr int kPieces = kCount;
+  StoredEight<T> piece[kCount > 0 ? kCount : 1];
+
+  KOKKOS_FORCEINLINE_FUNCTION void load(const TeamRow& team, const T* in, index_t end) {
+    detail::unrolled(std::make_integer_sequence<int, kCount>(), [&](auto p) {
+      constexpr int kPiece = decltype(p)::value;
+      const PieceAt at{kPieceColumns * (index_t{team.rank} + kPiece * team.size)};
+      if (at.j < end) piece[kPiece] = load_stored(in, at);
+    });
+  }
+};
+// Where one pass is all, or rows stay in a cache.
 template <class T>
+using NothingKept = KeptPieces<T, 0>;
+// As many as there are registers for beside those that are worked on.
+template <class T>
+using KeptLogits = KeptPieces<T, kRowsByTeams && sizeof(T) == 2 ? 6 : 0>;
+
+// The largest of `count` logits, and the sum of exp(logit - largest).
+template <class T, class Kept>
 KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
     const HostRow& team, const SoftmaxRows<T>& vectors, const T* in, index_t count,
-    const Ahead<T>& ahead) {
+    const Ahead<T>& ahead, Kept&) {
   using A = Accumulator<T>;
   if constexpr (kMayHaveVectors<T>) {
     if (vectors.statistics != nullptr) return vectors.statistics(in, count, ahead);
@@ -107,23 +135,56 @@ struct alignas(detail::kReducedAlignment<Accumulator<T>, 2>) RunningStatistics {
   }
 };
 
-template <class T>
+// body(logits, j) for the pieces of a row that a thread has, in order, and for columns
+// that are no whole piece, of which logits is one: kept ones from where they are kept,
+// others loaded a piece ahead.
+template <class T, class Kept, class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_kept(const TeamRow& team, const T* in,
+                                               index_t count, const Kept& kept,
+                                               const Body& body) {
+  using A = Accumulator<T>;
+  constexpr int kKept = Kept::kPieces;
+  const index_t pieces = team.has_pieces ? count / kPieceColumns : 0;
+  const index_t apart = index_t{kPieceColumns} * team.size;
+  const index_t end = kPieceColumns * pieces;
+  const PieceAt first{index_t{kPieceColumns} * team.rank};
+  PieceAt at = kKept * apart + first;
+  StoredEight<T> next{};
+  if (at.j < end) next = load_stored(in, at);
+  detail::unrolled(std::make_integer_sequence<int, kKept>(), [&](auto p) {
+    constexpr int kPiece = decltype(p)::value;
+    const PieceAt of_kept = kPiece * apart + first;
+    if (of_kept.j < end) body(numbers_of<A>(kept.piece[kPiece]), of_kept);
+  });
+  while (at.j < end) {
+    const StoredEight<T> now = next;
+    const PieceAt behind = apart + at;
+    if (behind.j < end) next = load_stored(in, behind);
+    body(numbers_of<A>(now), at);
+    at = behind;
+  }
+  for (index_t j = end + team.rank; j < count; j += team.size) body(read<A>(in, j), j);
+}
+
+template <class T, class Kept>
 KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
     const TeamRow& team, const SoftmaxRows<T>&, const T* in, index_t count,
-    const Ahead<T>&) {
-  using A = Accumulator<T>;
-  const auto found = detail::reduce_pieces<RunningStatistics<T>>(
-      team, count, [=](auto j, auto& running) { running.add(read<A>(in, j)); });
-  return {found.largest, found.sum};
+    const Ahead<T>&, Kept& kept) {
+  kept.load(team, in, team.has_pieces ? count / kPieceColumns * kPieceColumns : 0);
+  RunningStatistics<T> running;
+  for_each_kept(team, in, count, kept,
+                [&](const auto& logits, auto) { running.add(logits); });
+  running = detail::reduce(team, running);
+  return {running.largest, running.sum};
 }
 
 // in[j] = exp(in[j] - largest) * factor
-template <class T>
+template <class T, class Kept>
 KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const HostRow& team,
                                                 const SoftmaxRows<T>& vectors,
                                                 index_t count, Accumulator<T> largest,
                                                 Accumulator<T> factor, T* in,
-                                                const Ahead<T>& ahead) {
+                                                const Ahead<T>& ahead, const Kept&) {
   using A = Accumulator<T>;
   if constexpr (kMayHaveVectors<T>) {
     if (vectors.gradient != nullptr) {
@@ -140,27 +201,26 @@ KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const HostRow& team,
   }
 }
 
-template <class T>
+template <class T, class Kept>
 KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const TeamRow& team,
                                                 const SoftmaxRows<T>&, index_t count,
                                                 Accumulator<T> largest,
                                                 Accumulator<T> factor, T* in,
-                                                const Ahead<T>&) {
+                                                const Ahead<T>&, const Kept& kept) {
   using A = Accumulator<T>;
-  for_each_lanes(team, count, [=](auto j) {
-    write(in, j, mapped(read<A>(in, j), [=](A logit) {
-            return exp_for<T>(logit - largest) * factor;
-          }));
+  for_each_kept(team, in, count, kept, [&](const auto& logits, auto j) {
+    write(in, j,
+          mapped(logits, [=](A logit) { return exp_for<T>(logit - largest) * factor; }));
   });
 }
 
 // Logits of a row become d_logits = weight * (exp(logit - largest) / sum - one_hot), and
 // those of padding zero.
-template <class T>
+template <class T, class Kept>
 KOKKOS_FORCEINLINE_FUNCTION void gradient_of_row(
     const RowTeam& team, const SoftmaxRows<T>& vectors, const VocabRange& range,
     index_t columns, std::int32_t label, const RowStatistics<Accumulator<T>>& of_row,
-    Accumulator<T> weight, T* in, const Ahead<T>& ahead = {}) {
+    Accumulator<T> weight, T* in, const Kept& kept, const Ahead<T>& ahead = {}) {
   using A = Accumulator<T>;
   const A largest = of_row.largest;
   const A factor = weight / of_row.sum;
@@ -169,7 +229,7 @@ KOKKOS_FORCEINLINE_FUNCTION void gradient_of_row(
   // Kept from before the row is overwritten.
   const A label_value = label_logit(range, in, label);
   team_barrier(team);
-  softmax_of_row(team, vectors, range.valid_columns, largest, factor, in, ahead);
+  softmax_of_row(team, vectors, range.valid_columns, largest, factor, in, ahead, kept);
   T* const padding = in + range.valid_columns;
   for_each_column(team, columns - range.valid_columns,
                   [=](index_t j) { padding[j] = static_cast<T>(A{0}); });
@@ -278,8 +338,9 @@ void cross_entropy_row_max_and_sums(const Exec& exec, VocabRange range,
       KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = logits_data + row * columns;
         const Ahead<T> ahead{row + 1 < rows ? in + columns : nullptr, 1};
+        NothingKept<T> nothing;
         const auto [largest, sum] =
-            statistics_of_row<T>(team, vectors, in, range.valid_columns, ahead);
+            statistics_of_row<T>(team, vectors, in, range.valid_columns, ahead, nothing);
         max_data[row] = largest;
         sums_data[2 * row] = sum;
         sums_data[2 * row + 1] = label_logit(range, in, label_data[row]);
@@ -363,7 +424,8 @@ void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView st
         const A weight =
             static_cast<A>(objective.in(*state) * static_cast<double>(mask_data[row]));
         gradient_of_row<T>(team, vectors, range, columns, label_data[row],
-                           {max_data[row], sums_data[2 * row]}, weight, in);
+                           {max_data[row], sums_data[2 * row]}, weight, in,
+                           NothingKept<T>());
       });
 }
 
@@ -388,7 +450,7 @@ void cross_entropy_in_place(const Exec& exec, VocabRange range, StepStateView st
   A* const sums_data = sums.data();
   const StepState* const state = step.data();
   const SoftmaxRows<T> vectors = vectors_of_host<T>();
-  launch_rows(
+  launch_kept_rows<T>(
       exec,
       {"trireme::kernels::cross_entropy_in_place",
        {.bytes = bytes_of(labels, mask, row_max, sums, logits, logits)}},
@@ -397,8 +459,9 @@ void cross_entropy_in_place(const Exec& exec, VocabRange range, StepStateView st
         T* const in = logits_data + row * columns;
         const T* const next = row + 1 < rows ? in + columns : nullptr;
         const Ahead<T> first{next, 2};
+        KeptLogits<T> kept;
         const auto of_row =
-            statistics_of_row<T>(team, vectors, in, range.valid_columns, first);
+            statistics_of_row<T>(team, vectors, in, range.valid_columns, first, kept);
         max_data[row] = of_row.largest;
         sums_data[2 * row] = of_row.sum;
         sums_data[2 * row + 1] = label_logit(range, in, label_data[row]);
@@ -411,7 +474,7 @@ void cross_entropy_in_place(const Exec& exec, VocabRange range, StepStateView st
             static_cast<A>(objective.in(*state) * static_cast<double>(mask_data[row]));
         const Ahead<T> second{next == nullptr ? next : next + range.valid_columns / 2, 2};
         gradient_of_row<T>(team, vectors, range, columns, label_data[row], of_row, weight,
-                           in, second);
+                           in, kept, second);
       });
 }
 

@@ -2,16 +2,18 @@
 //
 // Each element of the table's gradient is summed by one thread in the order of the rows,
 // so the result does not depend on the number of threads. On the host threads share out
-// the columns; on a GPU, and where a sum is to be rounded once, chains of equal ids
-// (impl/embedding_chains.hpp).
+// the columns; on a GPU, and where a sum is to be rounded once, rows are sorted by id
+// (impl/embedding_runs.hpp).
 #include "kernels/embedding.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "base/plural.hpp"
 #include "kernels/impl/dropout_rows.hpp"
-#include "kernels/impl/embedding_chains.hpp"
+#include "kernels/impl/embedding_runs.hpp"
 #include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/impl/thread_count.hpp"
@@ -148,143 +150,184 @@ void embedding_dropout_forward(const Exec& exec, const DropoutDesc& desc,
 
 namespace {
 
-// Rows with the same id, in order: the next one or `rows`, and whether it is the first.
-struct Chains {
-  Chains(const char* kernel, View1<std::int32_t> scratch, index_t row_count,
-         index_t more = 0)
-      : rows(row_count), links(scratch.data(), 2, extent(row_count)) {
+// Rows sorted by id, those of an id in their order: the row at each place, and its id. An
+// id that is in no table stands where there is no row.
+struct SortedRows {
+  SortedRows(const char* kernel, View1<std::int32_t> scratch, index_t row_count,
+             index_t more = 0)
+      : rows(row_count), places(scratch.data(), 2, extent(row_count)) {
     TRIREME_REQUIRE(static_cast<index_t>(scratch.extent(0)) >= 2 * rows + more,
                     "kernels::{}: scratch has {}, needs {}", kernel,
                     format_plural(scratch.extent(0), "element"), 2 * rows + more);
   }
-  std::int32_t* next() const { return links.data(); }
-  std::int32_t* is_first() const { return links.data() + rows; }
+  std::int32_t* row() const { return places.data(); }
+  std::int32_t* id() const { return places.data() + rows; }
 
   index_t rows;
-  View2<std::int32_t> links;
+  View2<std::int32_t> places;
 };
 
-// Ids that a thread of a GPU reads at a time: one after the other it would wait for each.
-constexpr index_t kIdsAtOnce = 8;
+// In no table.
+constexpr std::int32_t kNoId = std::numeric_limits<std::int32_t>::min();
 
-KOKKOS_FORCEINLINE_FUNCTION bool is_among(std::int32_t id, const std::int32_t* ids) {
-  bool is_found = false;
-  for (index_t i = 0; i < kIdsAtOnce; ++i) is_found = is_found | (ids[i] == id);
-  return is_found;
-}
-// The first place from `begin` on that has the id, or `end`.
-KOKKOS_FORCEINLINE_FUNCTION index_t first_place_of(std::int32_t id,
-                                                   const std::int32_t* ids, index_t begin,
-                                                   index_t end) {
-  index_t at = begin;
-  while (at + kIdsAtOnce <= end && !is_among(id, ids + at)) at += kIdsAtOnce;
-  while (at < end && ids[at] != id) ++at;
-  return at;
-}
-// The last place before `end` that has it, or -1.
-KOKKOS_FORCEINLINE_FUNCTION index_t last_place_of(std::int32_t id,
-                                                  const std::int32_t* ids, index_t end) {
-  index_t at = end;
-  while (at >= kIdsAtOnce && !is_among(id, ids + at - kIdsAtOnce)) at -= kIdsAtOnce;
-  while (at > 0 && ids[at - 1] != id) --at;
-  return at - 1;
+// Rows whose places a work item finds.
+constexpr int kPlacedRows = 16;
+
+// Ids as they are compared: differences of these have 31 bits. What is outside of all
+// tables stays outside.
+KOKKOS_FORCEINLINE_FUNCTION std::int32_t comparable(std::int32_t id) {
+  constexpr std::int32_t kMost = std::int32_t{1} << 30;
+  return id < 0 ? -1 : id > kMost ? kMost : id;
 }
 
-// Links of the rows [begin, begin + kChainRows) of the chains.
-constexpr index_t kChainRows = kRowsByTeams ? kRowThreads / 2 : 128;
+// Adds how many of the rows first, first + apart, ... come before each of
+// [begin, begin + kPlacedRows): those of smaller ids, and those of the same id before it.
+// below[r] is the complement of such a row's id, so that id + below[r] is negative where
+// id is not larger; its sign is what is counted, which takes a GPU two instructions.
+KOKKOS_FORCEINLINE_FUNCTION void count_rows_before(const std::int32_t* ids, index_t begin,
+                                                   index_t end, index_t rows,
+                                                   index_t first, index_t apart,
+                                                   const std::int32_t* below,
+                                                   std::int32_t* places) {
+  const auto is_negative = [](std::int32_t value) {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(value) >> 31);
+  };
+  const auto step = static_cast<std::int32_t>(apart);
+  for (auto row = static_cast<std::int32_t>(first); row < begin; row += step) {
+    const std::int32_t id = comparable(ids[row]);
+    for (int r = 0; r < kPlacedRows; ++r) places[r] += is_negative(id + below[r]);
+  }
+  for (auto row = static_cast<std::int32_t>(end + first); row < rows; row += step) {
+    const std::int32_t behind = comparable(ids[row]) + 1;
+    for (int r = 0; r < kPlacedRows; ++r) places[r] += is_negative(behind + below[r]);
+  }
+  for (auto k = static_cast<std::int32_t>(first); begin + k < end; k += step) {
+    const std::int32_t id = comparable(ids[begin + k]);
+    for (int r = 0; r < kPlacedRows; ++r) {
+      places[r] += is_negative(id + (k < r ? 0 : 1) + below[r]);
+    }
+  }
+}
 
 // For rows of a host; builds for GPUs have no use of it.
-[[maybe_unused]] KOKKOS_FORCEINLINE_FUNCTION void link_rows(const HostRow&,
-                                                            const std::int32_t* ids,
-                                                            index_t begin, index_t rows,
-                                                            std::int32_t* next,
-                                                            std::int32_t* is_first) {
-  for (index_t row = begin; row < rows && row < begin + kChainRows; ++row) {
-    next[row] = static_cast<std::int32_t>(first_place_of(ids[row], ids, row + 1, rows));
-    is_first[row] = last_place_of(ids[row], ids, row) < 0 ? 1 : 0;
+[[maybe_unused]] KOKKOS_FORCEINLINE_FUNCTION void count_of_team(
+    const HostRow&, const std::int32_t* ids, index_t begin, index_t end, index_t rows,
+    const std::int32_t* below, std::int32_t* places) {
+  count_rows_before(ids, begin, end, rows, 0, 1, below, places);
+}
+// Each thread looks at some of the rows, for all that are placed.
+KOKKOS_FORCEINLINE_FUNCTION void count_of_team(const TeamRow& team,
+                                               const std::int32_t* ids, index_t begin,
+                                               index_t end, index_t rows,
+                                               const std::int32_t* below,
+                                               std::int32_t* places) {
+  count_rows_before(ids, begin, end, rows, team.rank, team.size, below, places);
+  constexpr int kTogether = 4;
+  for (int r = 0; r < kPlacedRows; r += kTogether) {
+    detail::Sums<std::int32_t, kTogether> counts;
+    for (int k = 0; k < kTogether; ++k) counts.of[k] = places[r + k];
+    counts = detail::reduce_in_turn(team, counts, r / kTogether % 2);
+    for (int k = 0; k < kTogether; ++k) places[r + k] = counts.of[k];
   }
 }
 
-// Ids that lie in a team's scratch memory at a time, on either side of its rows.
-constexpr index_t kIdTile = 1024;
-constexpr std::size_t kChainScratch =
-    kRowsByTeams ? (2 * kIdTile + kRowThreads) * sizeof(std::int32_t) : 0;
+// Whether this thread writes what all of the team know of row r.
+[[maybe_unused]] KOKKOS_FORCEINLINE_FUNCTION bool is_turn_of(const HostRow&, int) {
+  return true;
+}
+KOKKOS_FORCEINLINE_FUNCTION bool is_turn_of(const TeamRow& team, int r) {
+  return r % team.size == team.rank;
+}
 
-// Two threads of a team have a row: one goes through the ids behind it, the other
-// through those before it, a tile at a time, both from the row on outwards.
-KOKKOS_FORCEINLINE_FUNCTION void link_rows(const TeamRow& team, const std::int32_t* ids,
-                                           index_t begin, index_t rows,
-                                           std::int32_t* next, std::int32_t* is_first) {
-  auto* const behind = static_cast<std::int32_t*>(
-      team.member.team_scratch(scratch_level(kChainScratch))
-          .get_shmem_aligned(static_cast<int>(kChainScratch), 4));
-  std::int32_t* const before = behind + kIdTile;
-  // Of row begin + i: [i] behind it, [kChainRows + i] before it; -1: none so far.
-  std::int32_t* const found = before + kIdTile;
-  const index_t own_end = begin + kChainRows < rows ? begin + kChainRows : rows;
-  for_each_column(team, kRowThreads, [=](index_t i) { found[i] = -1; });
-  for (index_t far = 0; begin + far < rows || far < own_end; far += kIdTile) {
-    const index_t behind_begin = begin + far < rows ? begin + far : rows;
-    const index_t behind_count = tile_width(rows, behind_begin, kIdTile);
-    const index_t before_end = far < own_end ? own_end - far : 0;
-    const index_t before_begin = before_end > kIdTile ? before_end - kIdTile : 0;
-    const index_t before_count = before_end - before_begin;
-    team_barrier(team);
-    for_each_column(team, behind_count,
-                    [=](index_t j) { behind[j] = ids[behind_begin + j]; });
-    for_each_column(team, before_count,
-                    [=](index_t j) { before[j] = ids[before_begin + j]; });
-    team_barrier(team);
-    for_each_column(team, kRowThreads, [=](index_t i) {
-      const index_t row = begin + i % kChainRows;
-      if (row >= rows || found[i] >= 0) return;
-      if (i < kChainRows) {
-        const index_t from = row >= behind_begin ? row + 1 - behind_begin : 0;
-        const index_t at = first_place_of(ids[row], behind, from, behind_count);
-        if (at < behind_count) found[i] = static_cast<std::int32_t>(behind_begin + at);
-      } else {
-        const index_t end = row < before_end ? row - before_begin : before_count;
-        const index_t at = last_place_of(ids[row], before, end);
-        if (at >= 0) found[i] = static_cast<std::int32_t>(before_begin + at);
-      }
+KOKKOS_FORCEINLINE_FUNCTION void place_rows(const RowTeam& team, const std::int32_t* ids,
+                                            index_t begin, index_t rows,
+                                            std::int32_t* row_at, std::int32_t* id_at) {
+  const index_t end = rows - begin < kPlacedRows ? rows : begin + kPlacedRows;
+  std::int32_t below[kPlacedRows], places[kPlacedRows];
+  for (int r = 0; r < kPlacedRows; ++r) {
+    below[r] = ~comparable(begin + r < end ? ids[begin + r] : 0);
+    places[r] = 0;
+  }
+  count_of_team(team, ids, begin, end, rows, below, places);
+  for (int r = 0; r < kPlacedRows; ++r) {
+    if (begin + r >= end || !is_turn_of(team, r)) continue;
+    row_at[places[r]] = static_cast<std::int32_t>(begin + r);
+    id_at[places[r]] = ~below[r];
+  }
+}
+
+// Behind the last place of the id that `place` has: by steps that double, since most ids
+// have few rows, and then by halves.
+KOKKOS_FORCEINLINE_FUNCTION index_t end_of_run(const std::int32_t* ids, index_t place,
+                                               index_t rows) {
+  const std::int32_t id = ids[place];
+  index_t apart = 1;
+  for (; place + apart < rows && ids[place + apart] == id; apart *= 2) place += apart;
+  for (apart /= 2; apart > 0; apart /= 2) {
+    if (place + apart < rows && ids[place + apart] == id) place += apart;
+  }
+  return place + 1;
+}
+
+// sum + the rows' numbers at columns j, in order.
+template <class T, class Value, class J>
+KOKKOS_FORCEINLINE_FUNCTION Value add_run(Value sum, const T* d_y, index_t h,
+                                          const std::int32_t* rows, index_t count, J j) {
+  for (index_t i = 0; i < count; ++i) {
+    sum = sum + read<Accumulator<T>>(d_y + rows[i] * h, j);
+  }
+  return sum;
+}
+// A thread of a GPU reads several rows at a time: a frequent word has hundreds, for each
+// of which it would wait.
+template <class T, class Value, int kCount>
+KOKKOS_FORCEINLINE_FUNCTION Value add_run(Value sum, const T* d_y, index_t h,
+                                          const std::int32_t* rows, index_t count,
+                                          PieceOf<kCount> at) {
+  constexpr int kAtOnce = 32 / sizeof(T);
+  const auto each = std::make_integer_sequence<int, kAtOnce>();
+  for (index_t begin = 0; begin < count; begin += kAtOnce) {
+    Stored<T, kCount> loaded[kAtOnce] = {};
+    detail::unrolled(each, [&](auto i) {
+      constexpr int kI = decltype(i)::value;
+      if (begin + kI >= count) return;
+      loaded[kI] = load_stored(d_y, rows[begin + kI] * h + at);
+    });
+    detail::unrolled(each, [&](auto i) {
+      constexpr int kI = decltype(i)::value;
+      if (begin + kI < count) sum = sum + numbers_of<Accumulator<T>>(loaded[kI]);
     });
   }
-  team_barrier(team);
-  for_each_column(team, own_end - begin, [=](index_t i) {
-    next[begin + i] = found[i] >= 0 ? found[i] : static_cast<std::int32_t>(rows);
-    is_first[begin + i] = found[kChainRows + i] < 0 ? 1 : 0;
-  });
+  return sum;
 }
 
-// Adds to the table what each chain sums up to.
+// Adds to the table what the rows of each id sum up to.
 template <class T, class G>
-void add_chains(const Exec& exec, View1<const std::int32_t> ids, View2<const T> d_y,
-                index_t row_begin, const Chains& chains, View2<G> d_table) {
+void add_runs(const Exec& exec, View1<const std::int32_t> ids, View2<const T> d_y,
+              index_t row_begin, const SortedRows& sorted, View2<G> d_table) {
   using A = Accumulator<T>;
-  const index_t rows = chains.rows;
+  const index_t rows = sorted.rows;
   const auto table_rows = static_cast<index_t>(d_table.extent(0));
   const auto h = static_cast<index_t>(d_table.extent(1));
   const View2<G> used = rows_used(d_table, rows);
-  const std::int32_t* const id_data = ids.data();
-  const std::int32_t* const next = chains.next();
-  const std::int32_t* const is_first = chains.is_first();
+  const std::int32_t* const row_at = sorted.row();
+  const std::int32_t* const id_at = sorted.id();
   const T* const d_y_data = d_y.data();
   G* const table_data = d_table.data();
   launch_rows(
       exec,
       {"trireme::kernels::embedding_backward[sum]",
-       {.bytes = bytes_of(ids, chains.links, d_y, used, used)}},
+       {.bytes = bytes_of(ids, sorted.places, d_y, used, used)}},
       rows, ColumnsOfRows(h, d_y_data, table_data),
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
-        const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
-        if (is_first[row] == 0 || entry < 0 || entry >= table_rows) return;
+      KOKKOS_LAMBDA(const RowTeam& team, index_t place) {
+        const index_t entry = static_cast<index_t>(id_at[place]) - row_begin;
+        if (entry < 0 || entry >= table_rows) return;
+        if (place > 0 && id_at[place - 1] == id_at[place]) return;
+        const index_t count = end_of_run(id_at, place, rows) - place;
         G* const sums = table_data + entry * h;
         for_each_lanes(team, h, [=](auto j) {
-          auto sum = read<A>(sums, j);
-          for (index_t r = row; r < rows; r = next[r]) {
-            sum = sum + read<A>(d_y_data + r * h, j);
-          }
-          write(sums, j, sum);
+          write(sums, j,
+                add_run(read<A>(sums, j), d_y_data, h, row_at + place, count, j));
         });
       });
 }
@@ -298,37 +341,36 @@ index_t embedding_scratch_elements(index_t rows, index_t table_rows) {
 }
 
 template <class T, class G>
-void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
-                               View2<const T> d_y, index_t row_begin,
-                               View1<std::int32_t> scratch, Accumulate accumulate,
-                               View2<G> d_table) {
+void embedding_backward_runs(const Exec& exec, View1<const std::int32_t> ids,
+                             View2<const T> d_y, index_t row_begin,
+                             View1<std::int32_t> scratch, Accumulate accumulate,
+                             View2<G> d_table) {
   const auto rows = static_cast<index_t>(ids.extent(0));
   const auto table_rows = static_cast<index_t>(d_table.extent(0));
   const auto h = static_cast<index_t>(d_table.extent(1));
   require_extents("embedding_backward", "d_y", d_y, rows, h);
-  const Chains chains("embedding_backward", scratch, rows);
+  const SortedRows sorted("embedding_backward", scratch, rows);
 
   const std::int32_t* const id_data = ids.data();
-  std::int32_t* const next = chains.next();
-  std::int32_t* const is_first = chains.is_first();
+  std::int32_t* const row_at = sorted.row();
+  std::int32_t* const id_at = sorted.id();
   G* const table_data = d_table.data();
   const index_t zeroed = accumulate == Accumulate::yes ? 0 : table_rows * h;
-  const index_t items = std::max<index_t>(tiles_of(rows, kChainRows), zeroed > 0 ? 1 : 0);
-  // The search is quadratic, but all threads of a team read the same ids, so that it
-  // costs less than a sort would.
+  const index_t items =
+      std::max<index_t>(tiles_of(rows, kPlacedRows), zeroed > 0 ? 1 : 0);
+  // Every row is compared with every other one: two instructions a pair, of which a GPU
+  // has done those of 16,384 rows in the time that the launches of a sort take.
   launch_rows(
       exec,
-      {"trireme::kernels::embedding_backward[chains]",
-       {.bytes = bytes_of(ids, chains.links) + (zeroed > 0 ? bytes_of(d_table) : 0)}},
-      items, ColumnsOfRows(),
-      KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
+      {"trireme::kernels::embedding_backward[order]",
+       {.bytes = bytes_of(ids, sorted.places) + (zeroed > 0 ? bytes_of(d_table) : 0)}},
+      items, ColumnsOfRows(), KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         G* const zeros = table_data + item * zeroed / items;
         for_each_column(team, (item + 1) * zeroed / items - item * zeroed / items,
                         [=](index_t i) { zeros[i] = static_cast<G>(Accumulator<T>{0}); });
-        link_rows(team, id_data, item * kChainRows, rows, next, is_first);
-      },
-      kChainScratch);
-  add_chains<T, G>(exec, ids, d_y, row_begin, chains, d_table);
+        place_rows(team, id_data, item * kPlacedRows, rows, row_at, id_at);
+      });
+  add_runs<T, G>(exec, ids, d_y, row_begin, sorted, d_table);
 }
 
 template <class T, class G>
@@ -340,35 +382,46 @@ void embedding_backward_in_order(const Exec& exec, View1<const std::int32_t> ids
   const auto table_rows = static_cast<index_t>(d_table.extent(0));
   const auto h = static_cast<index_t>(d_table.extent(1));
   require_extents("embedding_backward", "d_y", d_y, rows, h);
-  const Chains chains("embedding_backward", scratch, rows, table_rows);
+  const SortedRows sorted("embedding_backward", scratch, rows, table_rows);
 
   if (accumulate == Accumulate::no) {
     fill(exec, View1<G>(d_table.data(), extent(table_rows * h)),
          static_cast<G>(Accumulator<T>{0}));
   }
   const std::int32_t* const id_data = ids.data();
-  std::int32_t* const next = chains.next();
-  std::int32_t* const is_first = chains.is_first();
-  const View1<std::int32_t> newest(scratch.data() + 2 * rows, extent(table_rows));
-  std::int32_t* const last = newest.data();
+  std::int32_t* const row_at = sorted.row();
+  std::int32_t* const id_at = sorted.id();
+  const View1<std::int32_t> places(scratch.data() + 2 * rows, extent(table_rows));
+  std::int32_t* const place_of = places.data();
   launch(
       exec,
-      {"trireme::kernels::embedding_backward[links]",
-       {.bytes = bytes_of(ids, chains.links, newest)}},
+      {"trireme::kernels::embedding_backward[counting_sort]",
+       {.bytes = bytes_of(ids, sorted.places, places)}},
       1, KOKKOS_LAMBDA(index_t) {
-        for (index_t entry = 0; entry < table_rows; ++entry) last[entry] = -1;
+        const auto is_held = [=](index_t entry) {
+          return entry >= 0 && entry < table_rows;
+        };
+        for (index_t entry = 0; entry < table_rows; ++entry) place_of[entry] = 0;
         for (index_t row = 0; row < rows; ++row) {
           const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
-          next[row] = static_cast<std::int32_t>(rows);
-          is_first[row] = 0;
-          if (entry < 0 || entry >= table_rows) continue;
-          const std::int32_t before = last[entry];
-          if (before >= 0) next[before] = static_cast<std::int32_t>(row);
-          is_first[row] = before < 0 ? 1 : 0;
-          last[entry] = static_cast<std::int32_t>(row);
+          if (is_held(entry)) ++place_of[entry];
+          id_at[row] = kNoId;
+        }
+        std::int32_t begin = 0;
+        for (index_t entry = 0; entry < table_rows; ++entry) {
+          const std::int32_t count = place_of[entry];
+          place_of[entry] = begin;
+          begin += count;
+        }
+        for (index_t row = 0; row < rows; ++row) {
+          const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
+          if (!is_held(entry)) continue;
+          const std::int32_t place = place_of[entry]++;
+          row_at[place] = static_cast<std::int32_t>(row);
+          id_at[place] = id_data[row];
         }
       });
-  add_chains<T, G>(exec, ids, d_y, row_begin, chains, d_table);
+  add_runs<T, G>(exec, ids, d_y, row_begin, sorted, d_table);
 }
 
 namespace {
@@ -424,8 +477,8 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
                         View1<std::int32_t> scratch, Accumulate accumulate,
                         View2<G> d_table) {
   if constexpr (kRowsByTeams) {
-    embedding_backward_chains<T, G>(exec, ids, d_y, row_begin, scratch, accumulate,
-                                    d_table);
+    embedding_backward_runs<T, G>(exec, ids, d_y, row_begin, scratch, accumulate,
+                                  d_table);
   } else if constexpr (!std::is_same_v<G, Accumulator<T>>) {
     embedding_backward_in_order<T, G>(exec, ids, d_y, row_begin, scratch, accumulate,
                                       d_table);
@@ -478,10 +531,10 @@ void embedding_backward_types(const Exec& exec, View1<const std::int32_t> ids,
   template decltype(embedding_backward_types<T>) embedding_backward_types<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
-#define TRIREME_INSTANTIATE(T, G)                                                     \
-  template index_t embedding_scratch_elements<T, G>(index_t, index_t);                \
-  template decltype(embedding_backward<T, G>) embedding_backward<T, G>;               \
-  template decltype(embedding_backward_chains<T, G>) embedding_backward_chains<T, G>; \
+#define TRIREME_INSTANTIATE(T, G)                                                 \
+  template index_t embedding_scratch_elements<T, G>(index_t, index_t);            \
+  template decltype(embedding_backward<T, G>) embedding_backward<T, G>;           \
+  template decltype(embedding_backward_runs<T, G>) embedding_backward_runs<T, G>; \
   template decltype(embedding_backward_in_order<T, G>) embedding_backward_in_order<T, G>;
 TRIREME_FOR_EACH_GRADIENT(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE

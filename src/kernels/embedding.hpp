@@ -39,11 +39,11 @@ void embedding_dropout_forward(const Exec& exec, const DropoutDesc& desc,
 // d_table[ids[r] - row_begin] += d_y[r] where that row is in this shard; where it does
 // not accumulate, the whole table is zeroed first, in the same pass. Every element is
 // summed by one thread in the order of r: deterministic, and the same bits on the host
-// (where threads share out the columns) and on a GPU (where chains of equal ids are
-// walked). scratch: embedding_scratch_elements() integers. Ids are
-// taken as they are: one outside the whole vocabulary is in no shard, and whoever reads
-// tokens has to refuse it. Where G is narrower than Accumulator<T> sums are rounded once,
-// behind the last row; for that chains are walked on the host, too.
+// (where threads share out the columns) and on a GPU (where rows are sorted by id).
+// scratch: embedding_scratch_elements() integers. Ids are taken as they are: one outside
+// the whole vocabulary is in no shard, and whoever reads tokens has to refuse it. Where G
+// is narrower than Accumulator<T> sums are rounded once, behind the last row; for that
+// rows are sorted on the host, too.
 template <class T, class G = Accumulator<T>>
 index_t embedding_scratch_elements(index_t rows, index_t table_rows);
 template <class T, class G = Accumulator<T>>

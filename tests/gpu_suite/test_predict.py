@@ -101,8 +101,8 @@ class Rows(unittest.TestCase):
             seconds = models.row_seconds(PLAIN, label, 1, moved)
             self.assertAlmostEqual(seconds, 0.1 + models.LAUNCH_GAP + models.FIRST_BYTES)
 
-    def test_chains_are_quadratic(self):
-        one, two = (models.chains_seconds(PLAIN, 3, rows) - 3 * models.LAUNCH_GAP
+    def test_sorting_by_pairs_is_quadratic(self):
+        one, two = (models.order_seconds(PLAIN, 3, rows) - 3 * models.LAUNCH_GAP
                     for rows in (10000, 20000))
         self.assertAlmostEqual(two / one, 4)
         # 1e8 pairs at 10 * 128 lanes of 1 GHz.

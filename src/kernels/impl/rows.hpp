@@ -296,6 +296,21 @@ void launch_held_blocks(const Exec& exec, const Kernel& kernel, index_t blocks,
   detail::launch_bounded_rows<T, 0>(exec, kernel, blocks, columns, body);
 }
 
+// body(team, row) for long rows of T, of which a GPU's thread keeps some pieces in
+// registers and goes through the others.
+template <class T, class Body>
+void launch_kept_rows(const Exec& exec, const Kernel& kernel, index_t rows,
+                      const ColumnsOfRows& columns, const Body& body) {
+  if constexpr (kRowsByTeams && sizeof(T) == 2) {
+    launch_teams<Kokkos::LaunchBounds<kThreadsOfTiles, 1>>(
+        exec, kernel, rows, columns.threads(),
+        detail::TeamRows<Body, 0>{body, columns.has_pieces}, detail::kReduceScratch,
+        detail::kHostTeam);
+  } else {
+    launch_rows(exec, kernel, rows, columns, body);
+  }
+}
+
 // What is read at column j, as a number to count with, and what is written there.
 template <class A, class T>
 KOKKOS_FORCEINLINE_FUNCTION A read(const T* row, index_t j) {
@@ -455,9 +470,9 @@ inline constexpr index_t kMultiprocessors = 132;
 #endif
 
 // Columns that one work item of a sum over rows takes, at most; of the sum over blocks,
-// fewer, so that there is work for every thread.
+// fewer, so that there is work for every thread: a GPU reads memory by 32 bytes.
 inline constexpr index_t kColumnTile = kRowsByTeams ? 1024 : 4096;
-inline constexpr index_t kCombineTile = kRowsByTeams ? 32 : 256;
+inline constexpr index_t kCombineTile = kRowsByTeams ? 8 : 256;
 
 // The tile that so many columns are cut in. Those of a GPU are alike, so that no team has
 // threads without columns: 1536 are two tiles of 768.
@@ -545,7 +560,7 @@ KOKKOS_FORCEINLINE_FUNCTION void sum_block(const Team& team, const RowBlocks::Ro
   add_rows(team, rows, column_begin, width, sums, term_of);
 }
 
-// Of a GPU's team that runs combine_rows(): partial sums of its warps.
+// Of a GPU's team that runs combine_rows(): partial sums of its threads.
 template <class A>
 inline constexpr std::size_t kCombineScratch = kRowsByTeams ? kRowThreads * sizeof(A) : 0;
 

@@ -346,27 +346,29 @@ KOKKOS_FORCEINLINE_FUNCTION void add_rows(const TeamRow& team,
 
 namespace detail {
 
-// The sum of some rows of a column, of which eight are read at a time.
+// The sum of some rows of a column. Sixteen are read at a time, the last ones too: each
+// by itself would be waited for as long as all of them.
 template <class A, class TermOf>
 KOKKOS_FORCEINLINE_FUNCTION A sum_of_rows(index_t begin, index_t end, index_t column,
                                           const TermOf& term_of) {
-  constexpr int kAtOnce = 8;
+  constexpr int kAtOnce = 2;  // times eight
   A sum{0};
-  index_t row = begin;
-  for (; row + kAtOnce <= end; row += kAtOnce) {
-    Eight<A> part;
-    for (int i = 0; i < kAtOnce; ++i) part.of[i] = term_of(row + i)(column);
-    sum += sum_of(part);
+  for (index_t row = begin; row < end; row += kAtOnce * kPieceColumns) {
+    Eight<A> part[kAtOnce];
+    for (int i = 0; i < kAtOnce * kPieceColumns; ++i) {
+      part[i / kPieceColumns].of[i % kPieceColumns] =
+          row + i < end ? term_of(row + i)(column) : A{0};
+    }
+    for (const Eight<A>& one : part) sum += sum_of(one);
   }
-  for (; row < end; ++row) sum += term_of(row)(column);
   return sum;
 }
 
 }  // namespace detail
 
 // There are few columns, so that a thread that went through all rows would wait for
-// memory most of its time: a warp has some of the rows, and a thread of it one column.
-// Each call takes kCombineScratch of the team's memory.
+// memory most of its time: it has some of the rows of one column. Each call takes
+// kCombineScratch of the team's memory.
 template <class G, class TermOf>
 KOKKOS_FORCEINLINE_FUNCTION void combine_rows(const TeamRow& team, bool adds,
                                               index_t rows, index_t column_begin,

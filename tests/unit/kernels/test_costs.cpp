@@ -10,7 +10,7 @@
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/gemm_reference.hpp"
-#include "kernels/impl/embedding_chains.hpp"
+#include "kernels/impl/embedding_runs.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/narrow_gemm.hpp"
 #include "kernels/norm.hpp"
@@ -249,10 +249,10 @@ TEST_F(Costs, Embedding) {
                               Accumulate::yes, matrix<float>(3, 7));
     expect("embedding_backward[columns]", 0, 4 * (5 + 35 + 2 * 21));
   }
-  embedding_backward_chains<float>(exec_, ids, matrix<const float>(5, 7), 0,
-                                   vector<std::int32_t>(10), Accumulate::yes,
-                                   matrix<float>(3, 7));
-  expect("embedding_backward[chains]", 0, 4 * (5 + 10));
+  embedding_backward_runs<float>(exec_, ids, matrix<const float>(5, 7), 0,
+                                 vector<std::int32_t>(10), Accumulate::yes,
+                                 matrix<float>(3, 7));
+  expect("embedding_backward[order]", 0, 4 * (5 + 10));
   expect("embedding_backward[sum]", 0, 4 * (5 + 10 + 35 + 2 * 21));
 }
 

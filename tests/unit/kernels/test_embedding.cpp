@@ -1,7 +1,7 @@
 // Look-up and scatter-add, with the table cut in shards and ids as skewed as words are.
 #include "kernels/embedding.hpp"
 
-#include "kernels/impl/embedding_chains.hpp"
+#include "kernels/impl/embedding_runs.hpp"
 #include "kernels/reductions.hpp"
 #include "support/arrays.hpp"
 
@@ -195,7 +195,7 @@ TYPED_TEST(EmbeddingOf, BackwardMatchesReferenceOnShards) {
       const Array<std::int32_t> ids(random_ids(rows, vocabulary, 4));
       const Array<T> d_y(test::uniform(rows * h, 5));
       const auto before = test::uniform(held * h, 6);
-      const Array<A> d_table(before), by_chains(before);
+      const Array<A> d_table(before), by_runs(before);
       const auto id = ids.values(), d = d_y.values();
       std::vector<double> want = d_table.values();
       for (index_t i = 0; i < rows * h; ++i) {
@@ -203,28 +203,28 @@ TYPED_TEST(EmbeddingOf, BackwardMatchesReferenceOnShards) {
         if (row >= 0 && row < held) want[row * h + i % h] += d[i];
       }
       const Array<std::int32_t> scratch(embedding_scratch_elements<T>(rows, held)),
-          chains(2 * rows, -7);
+          places(2 * rows, -7);
       embedding_backward<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
                             scratch.vector(), Accumulate::yes, d_table.matrix(held, h));
       test::expect_close(d_table.values(), want,
                          4 * std::sqrt(rows) * test::rounding<A>(), 8, "d_table");
-      embedding_backward_chains<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
-                                   chains.vector(), Accumulate::yes,
-                                   by_chains.matrix(held, h));
-      EXPECT_EQ(by_chains.bytes(), d_table.bytes());  // the same order of summation
+      embedding_backward_runs<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
+                                 places.vector(), Accumulate::yes,
+                                 by_runs.matrix(held, h));
+      EXPECT_EQ(by_runs.bytes(), d_table.bytes());  // the same order of summation
 
       // Over what was there, whatever it was: the bits of sums that begin at zero.
       const Array<A> from_zero(held * h), over(held * h, NAN),
-          over_by_chains(held * h, NAN);
+          over_by_runs(held * h, NAN);
       embedding_backward<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
                             scratch.vector(), Accumulate::yes, from_zero.matrix(held, h));
       embedding_backward<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
                             scratch.vector(), Accumulate::no, over.matrix(held, h));
-      embedding_backward_chains<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
-                                   chains.vector(), Accumulate::no,
-                                   over_by_chains.matrix(held, h));
+      embedding_backward_runs<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
+                                 places.vector(), Accumulate::no,
+                                 over_by_runs.matrix(held, h));
       EXPECT_EQ(over.bytes(), from_zero.bytes());
-      EXPECT_EQ(over_by_chains.bytes(), from_zero.bytes());
+      EXPECT_EQ(over_by_runs.bytes(), from_zero.bytes());
     }
   }
 }
@@ -245,22 +245,22 @@ TEST(EmbeddingNarrow, BackwardRoundsOnce) {
         const Array<std::int32_t> scratch(
             embedding_scratch_elements<bf16, bf16>(rows, held), -7.0),
             of_wide(embedding_scratch_elements<bf16>(rows, held), -7.0),
-            links(2 * rows + held, -7.0);
+            places(2 * rows + held, -7.0);
         embedding_backward<bf16>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
                                  of_wide.vector(), accumulate, wide.matrix(held, h));
         const Array<bf16> want(wide.values());
         const auto start = adds ? before.values() : std::vector<double>(held * h, NAN);
-        const Array<bf16> got(start), by_chains(start), in_order(start);
+        const Array<bf16> got(start), by_runs(start), in_order(start);
         embedding_backward<bf16, bf16>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
                                        scratch.vector(), accumulate, got.matrix(held, h));
-        embedding_backward_chains<bf16, bf16>(Exec(), ids.cvector(), d_y.cmatrix(rows, h),
-                                              begin, links.vector(), accumulate,
-                                              by_chains.matrix(held, h));
+        embedding_backward_runs<bf16, bf16>(Exec(), ids.cvector(), d_y.cmatrix(rows, h),
+                                            begin, places.vector(), accumulate,
+                                            by_runs.matrix(held, h));
         embedding_backward_in_order<bf16, bf16>(
-            Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin, links.vector(),
+            Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin, places.vector(),
             accumulate, in_order.matrix(held, h));
         EXPECT_EQ(got.bytes(), want.bytes());
-        EXPECT_EQ(by_chains.bytes(), want.bytes());
+        EXPECT_EQ(by_runs.bytes(), want.bytes());
         EXPECT_EQ(in_order.bytes(), want.bytes());
       }
     }
@@ -287,9 +287,8 @@ TEST(EmbeddingOrder, OneIdOnly) {
   const index_t rows = 500, h = 8;
   const Array<std::int32_t> ids(rows, 3.0), scratch(2 * rows);
   const Array<double> d_y(rows * h, 1.0), d_table(5 * h);
-  embedding_backward_chains<double>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), 0,
-                                    scratch.vector(), Accumulate::no,
-                                    d_table.matrix(5, h));
+  embedding_backward_runs<double>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), 0,
+                                  scratch.vector(), Accumulate::no, d_table.matrix(5, h));
   std::vector<double> want(5 * h);
   for (index_t j = 0; j < h; ++j) want[3 * h + j] = rows;
   EXPECT_EQ(d_table.values(), want);
@@ -298,14 +297,13 @@ TEST(EmbeddingOrder, OneIdOnly) {
 // A stage may have no tokens: the table is zeroed all the same.
 TEST(EmbeddingOrder, NoRowsZeroTheTable) {
   const Array<std::int32_t> ids(0), scratch(0);
-  const Array<float> d_y(0), d_table(12, 5.0), by_chains(12, 5.0);
+  const Array<float> d_y(0), d_table(12, 5.0), by_runs(12, 5.0);
   embedding_backward<float>(Exec(), ids.cvector(), d_y.cmatrix(0, 4), 0, scratch.vector(),
                             Accumulate::no, d_table.matrix(3, 4));
-  embedding_backward_chains<float>(Exec(), ids.cvector(), d_y.cmatrix(0, 4), 0,
-                                   scratch.vector(), Accumulate::no,
-                                   by_chains.matrix(3, 4));
+  embedding_backward_runs<float>(Exec(), ids.cvector(), d_y.cmatrix(0, 4), 0,
+                                 scratch.vector(), Accumulate::no, by_runs.matrix(3, 4));
   EXPECT_EQ(d_table.values(), std::vector<double>(12));
-  EXPECT_EQ(by_chains.values(), std::vector<double>(12));
+  EXPECT_EQ(by_runs.values(), std::vector<double>(12));
 }
 
 }  // namespace
