@@ -1,4 +1,5 @@
 """The steps of `gpu_suite truth`: whether what runs on this GPU is what the CPU says."""
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -147,32 +148,66 @@ def run_tests(names, scratch):
     return lines, process.returncode
 
 
-def tests(shard, shards):
-    """One part of all unit tests, which are one program: every so-manieth of its list. Behind
-    a test that crashes the program is started again with those that it has not run yet."""
-    shard, shards = int(shard), int(shards)
-    listing = run([bundle.program("trireme_gpu_tests"), "--gtest_list_tests"],
-                  env=tests_environment())
-    left = names_of_tests(listing)[shard::shards]
-    passed, failed, crashed = 0, [], []
+class TestCounts:
+    """Of some of the tests: how many passed, and the names of the others."""
+
+    def __init__(self):
+        self.passed, self.failed, self.crashed, self.left = 0, [], [], []
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.crashed += other.crashed
+        self.left += other.left
+
+
+def run_all(names):
+    """These tests. Behind one that crashes the program it is started again with those that it
+    has not run yet."""
+    counts = TestCounts()
+    counts.left = list(names)
     with tempfile.TemporaryDirectory() as scratch:
-        while left:
-            lines, returned = run_tests(left, pathlib.Path(scratch))
+        while counts.left:
+            lines, returned = run_tests(counts.left, pathlib.Path(scratch))
             say({"kind": "facts", "passed": len(lines.ended["OK"]),
                  "failed": lines.ended["FAILED"], "skipped": lines.ended["SKIPPED"],
                  "crashed": lines.running, "returned": returned})
-            passed, failed = passed + len(lines.ended["OK"]), failed + lines.ended["FAILED"]
+            counts.passed += len(lines.ended["OK"])
+            counts.failed += lines.ended["FAILED"]
             over = {lines.running, *(name for names in lines.ended.values() for name in names)}
             if lines.running:
                 finding(f"unit test {lines.running}", False,
                         f"ended the program: status {returned}")
-                crashed.append(lines.running)
-            if over.isdisjoint(left):
+                counts.crashed.append(lines.running)
+            if over.isdisjoint(counts.left):
                 break  # nothing of it was run: a further start would find no more
-            left = [name for name in left if name not in over]
+            counts.left = [name for name in counts.left if name not in over]
+    return counts
+
+
+def test_processes():
+    """At a time: what most tests wait for is the host, which computes what is expected."""
+    asked = os.environ.get("TRIREME_SUITE_PROCESSES")
+    return int(asked) if asked else max(1, min(12, (os.cpu_count() or 1) * 3 // 4))
+
+
+def tests(shard, shards):
+    """One part of all unit tests, which are one program: every so-manieth of its list, shared
+    out to several processes."""
+    shard, shards = int(shard), int(shards)
+    listing = run([bundle.program("trireme_gpu_tests"), "--gtest_list_tests"],
+                  env=tests_environment())
+    names = names_of_tests(listing)[shard::shards]
+    processes = min(test_processes(), len(names)) or 1
+    all_of_them = TestCounts()
+    with concurrent.futures.ThreadPoolExecutor(processes) as pool:
+        for counts in pool.map(run_all, [names[i::processes] for i in range(processes)]):
+            all_of_them.add(counts)
     finding(f"unit tests, part {shard + 1} of {shards}",
-            passed > 0 and not failed and not crashed and not left,
-            f"{passed} passed, {len(failed)} failed, {len(crashed)} crashed, {len(left)} not run")
+            all_of_them.passed > 0 and not (all_of_them.failed or all_of_them.crashed
+                                            or all_of_them.left),
+            f"{all_of_them.passed} passed, {len(all_of_them.failed)} failed, "
+            f"{len(all_of_them.crashed)} crashed, {len(all_of_them.left)} not run")
 
 
 def masks():

@@ -19,7 +19,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 
 def say(record):
-    print(json.dumps(record), flush=True)
+    # One write: threads of a step say things, too.
+    sys.stdout.write(json.dumps(record) + "\n")
+    sys.stdout.flush()
 
 
 def finding(what, holds, value=None):

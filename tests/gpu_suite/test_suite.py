@@ -159,11 +159,12 @@ class Pretended(unittest.TestCase):
         self.assertIn("residual bf16", finding["value"])
         self.assertEqual(self.call("report").returncode, 1)
 
-    def run_tests(self, shard, program=FAKE_TESTS):
+    def run_tests(self, shard, program=FAKE_TESTS, processes=1):
         """Findings of a part of four, by what they say; and the tests of each start."""
         write_program(self.root / "bin" / "trireme_gpu_tests",
                       program.replace("{python}", sys.executable))
-        done = self.call("truth", "--only", f"tests {shard} of 4")
+        done = self.call("truth", "--only", f"tests {shard} of 4",
+                         TRIREME_SUITE_PROCESSES=str(processes))
         self.assertEqual(done.returncode, 0, done.stdout)
         starts = self.root / "bin" / "starts"
         return ({one["what"]: one for one in self.records() if one["kind"] == "finding"},
@@ -190,6 +191,13 @@ class Pretended(unittest.TestCase):
         self.assertEqual(findings["unit tests, part 3 of 4"]["value"],
                          "2 passed, 0 failed, 0 crashed, 0 not run")
         self.assertIs(findings["unit tests, part 3 of 4"]["holds"], True)
+
+    def test_several_processes_share_a_part(self):
+        findings, starts = self.run_tests(2, processes=3)
+        self.assertEqual(sorted(starts), ["A.Crashes2", "B/0.Passes7"])
+        self.assertIs(findings["unit test A.Crashes2"]["holds"], False)
+        self.assertEqual(findings["unit tests, part 2 of 4"]["value"],
+                         "1 passed, 0 failed, 1 crashed, 0 not run")
 
     def test_tests_that_do_not_run_are_no_success(self):
         findings, _ = self.run_tests(1, FAKE_TESTS.replace("names = flags",
