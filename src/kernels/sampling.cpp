@@ -12,6 +12,7 @@
 #include "kernels/sampling.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/early_start.hpp"
 #include "base/error.hpp"
@@ -23,8 +24,10 @@ namespace trireme::kernels {
 
 namespace {
 
-constexpr int kSamplers = 256;  // threads that go through a text's logits
-constexpr int kTurns = 4;       // whose loads are under way
+// Threads that go through a text's logits: to draw, as many as there is room for counters
+// of each; for the largest one, all that a team may have.
+constexpr int kSamplers = 256, kSeekers = 1024;
+constexpr int kTurns = 4;  // whose loads are under way
 constexpr int kDigitBits = 4, kDigits = 1 << kDigitBits;
 constexpr int kSegments = kSamplers / kDigits;  // of the sums of a digit's counters
 
@@ -55,7 +58,7 @@ struct RowPointers {
         most(static_cast<int>(rows.drawn.extent(1))) {}
 };
 
-template <class T>
+template <class T, bool kIsGreedy>
 struct DrawToken {
   TextLogits<T> logits;
   bool has_pieces;
@@ -63,7 +66,6 @@ struct DrawToken {
   index_t top_k;
   double top_p;
   std::uint64_t seed;
-  bool is_greedy;
   std::int32_t end_of_document;
   index_t capacity;
   RowPointers texts;
@@ -73,7 +75,9 @@ struct DrawToken {
     Amount* counters;  // (kDigits, kSamplers), or sums and ties of parts
     Amount* sums;      // (kDigits, kSegments)
   };
-  static constexpr int kScratch = kDigits * kSamplers + kDigits * kSegments;
+  static constexpr int kThreads = kIsGreedy ? kSeekers : kSamplers;
+  static constexpr int kScratch =
+      kIsGreedy ? 0 : kDigits * kSamplers + kDigits * kSegments;
 
   KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
     const auto text = static_cast<int>(team.league_rank());
@@ -98,7 +102,7 @@ struct DrawToken {
       const auto first = static_cast<int>(rank * logits.share);
       const auto words = static_cast<int>(words_of(rank));
       const T* const row = row_of(rank, text);
-      constexpr int kWidth = kSamplers * kElements;  // of the team's turn
+      constexpr int kWidth = kThreads * kElements;  // of the team's turn
       for (int begin = thread * kElements; begin < words; begin += kTurns * kWidth) {
         impl::Piece<T> piece[kTurns] = {};
         TRIREME_IN_REGISTERS
@@ -147,10 +151,13 @@ struct DrawToken {
     const auto order = static_cast<std::uint32_t>(best >> 32);
     const auto token = static_cast<std::int32_t>(~static_cast<std::uint32_t>(best));
     if (order == 0xffffffffu) return -1 - token;
-    if (is_greedy) return token;
-    const float largest = logit_of(order);
-    const KeptTokens kept = find_kept(team, text, largest, memory);
-    return fall(team, text, largest, kept, memory);
+    if constexpr (kIsGreedy) {
+      return token;
+    } else {
+      const float largest = logit_of(order);
+      const KeptTokens kept = find_kept(team, text, largest, memory);
+      return fall(team, text, largest, kept, memory);
+    }
   }
 
   // The largest logit's word, and below it the complement of its first token. A thread's
@@ -158,7 +165,7 @@ struct DrawToken {
   KOKKOS_FUNCTION Amount find_largest(const TeamMember& team, int text) const {
     Amount best = 0;
     Kokkos::parallel_reduce(
-        Kokkos::TeamThreadRange(team, kSamplers),
+        Kokkos::TeamThreadRange(team, kThreads),
         [&](int thread, Amount& mine) {
           std::uint32_t most = 0, first = 0;
           for_each_logit(text, thread, [&](int token, float logit) {
@@ -364,20 +371,27 @@ void draw_tokens(const Exec& exec, const SamplingRule& rule, const TextLogits<T>
       logits.share, kMostTokens);
   check_texts(texts, logits.count);
   const bool has_pieces = impl::has_pieces(logits.data, logits.columns);
-  const DrawToken<T> of_team{logits,
-                             has_pieces,
-                             rule.temperature > 0 ? inverse_of(rule.temperature) : 0.0f,
-                             rule.top_k,
-                             rule.top_p,
-                             rule.seed,
-                             rule.temperature == 0.0,
-                             end_of_document,
-                             capacity,
-                             RowPointers(texts)};
-  const index_t bytes = logits.count * logits.usable * static_cast<index_t>(sizeof(T));
-  launch_early_teams(exec, {"trireme::kernels::draw_tokens", {.bytes = bytes}},
-                     logits.count, kSamplers, of_team,
-                     of_team.kScratch * sizeof(Amount) + 8);
+  const auto launch_draw = [&]<bool kIsGreedy>(std::bool_constant<kIsGreedy>) {
+    using Draw = DrawToken<T, kIsGreedy>;
+    const Draw of_team{logits,
+                       has_pieces,
+                       rule.temperature > 0 ? inverse_of(rule.temperature) : 0.0f,
+                       rule.top_k,
+                       rule.top_p,
+                       rule.seed,
+                       end_of_document,
+                       capacity,
+                       RowPointers(texts)};
+    const index_t bytes = logits.count * logits.usable * static_cast<index_t>(sizeof(T));
+    launch_early_teams<Kokkos::LaunchBounds<Draw::kThreads, 1>>(
+        exec, {"trireme::kernels::draw_tokens", {.bytes = bytes}}, logits.count,
+        Draw::kThreads, of_team, Draw::kScratch * sizeof(Amount) + 8);
+  };
+  if (rule.temperature == 0.0) {
+    launch_draw(std::true_type());
+  } else {
+    launch_draw(std::false_type());
+  }
 }
 
 #define TRIREME_INSTANTIATE(T) template decltype(draw_tokens<T>) draw_tokens<T>;

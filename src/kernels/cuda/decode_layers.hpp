@@ -132,31 +132,16 @@ struct DecodeLayers {
     residuals = normed + kRows * (task.hidden + kPadding);
     wide = residuals + 2 * kRows * task.hidden;
   }
+  // By as many threads as there are facts: one would divide for as long as a layer takes.
   TRIREME_DEVICE void find_facts() {
-    const int q_columns = task.heads * task.head_dim;
-    TRIREME_ONE_BY_ONE
-    for (int m = 0; m < kMatrices; ++m) {
-      const int rows = m == qkv   ? q_columns + 2 * kv_columns()
-                       : m == fc1 ? task.ffn
-                                  : task.hidden;
-      const int columns = m == projection ? q_columns : m == fc2 ? task.ffn : task.hidden;
-      const int begin = share(rows, block_index());
-      const int end = share(rows, block_index() + 1);
-      const int tiles = (end - begin + kTileRows - 1) / kTileRows;
-      const auto at = static_cast<int>((m == qkv          ? qkv_words(0)
-                                        : m == projection ? middle_words(0)
-                                        : m == fc1        ? activation_words(0)
-                                                          : output_words(0)) -
-                                       words);
-      fixed.parts[m] = {
-          begin,          end, columns, tiles, (end - begin + tiles - 1) / tiles,
-          kWarps / tiles, at,  rows};
-      find_shares(m, (columns + kChunk - 1) / kChunk);
+    static_assert(kMatrices * kWarps + kRows < kThreads && kRows <= kWarpLanes);
+    if (thread < kMatrices) find_part(thread);
+    if (thread == kThreads - 1) {
+      fixed.per_head = 0xffffffffu / static_cast<unsigned>(task.head_dim) + 1;
+      fixed.zeros = {};
     }
-    fixed.per_head = 0xffffffffu / static_cast<unsigned>(task.head_dim) + 1;
-    fixed.zeros = {};
-    TRIREME_ONE_BY_ONE
-    for (int r = 0; r < kRows; ++r) {
+    const int r = thread - kMatrices * kWarps;
+    if (r >= 0 && r < kRows) {
       const bool exists = r < task.rows;
       fixed.lengths[r] = !exists                   ? 0
                          : task.lengths == nullptr ? task.longest
@@ -165,25 +150,45 @@ struct DecodeLayers {
           exists && task.places != nullptr ? task.places[r] : task.first_place + r;
       fixed.first_rows[r] = static_cast<std::int64_t>(task.capacity) * place;
     }
+    sync_block();
+    if (thread < kMatrices * kWarps) find_share(thread / kWarps, thread % kWarps);
   }
-  TRIREME_DEVICE void find_shares(int matrix, int chunks) const {
+  TRIREME_DEVICE void find_part(int m) const {
+    const int q_columns = task.heads * task.head_dim;
+    const int rows = m == qkv   ? q_columns + 2 * kv_columns()
+                     : m == fc1 ? task.ffn
+                                : task.hidden;
+    const int columns = m == projection ? q_columns : m == fc2 ? task.ffn : task.hidden;
+    const int begin = share(rows, block_index());
+    const int end = share(rows, block_index() + 1);
+    const int tiles = (end - begin + kTileRows - 1) / kTileRows;
+    const auto at = static_cast<int>((m == qkv          ? qkv_words(0)
+                                      : m == projection ? middle_words(0)
+                                      : m == fc1        ? activation_words(0)
+                                                        : output_words(0)) -
+                                     words);
+    fixed.parts[m] = {
+        begin,          end, columns, tiles, (end - begin + tiles - 1) / tiles,
+        kWarps / tiles, at,  rows};
+  }
+  TRIREME_DEVICE void find_share(int matrix, int w) const {
     const Part& part = fixed.parts[matrix];
-    TRIREME_ONE_BY_ONE
-    for (int w = 0; w < kWarps; ++w) {
-      const int row = w / part.splits * part.tile_rows, split = w % part.splits;
-      const int left = part.end - part.begin - row;
-      const int chunk = split * chunks / part.splits;
-      const int rows = left < part.tile_rows ? left : part.tile_rows;
-      const bool has_any = w / part.splits < part.tiles && left > 0;
-      fixed.shares[matrix][w] = {row, has_any ? rows : 0, chunk * kChunk,
-                                 (split + 1) * chunks / part.splits - chunk};
-    }
+    const int chunks = (part.columns + kChunk - 1) / kChunk;
+    const int row = w / part.splits * part.tile_rows, split = w % part.splits;
+    const int left = part.end - part.begin - row;
+    const int chunk = split * chunks / part.splits;
+    const int rows = left < part.tile_rows ? left : part.tile_rows;
+    const bool has_any = w / part.splits < part.tiles && left > 0;
+    fixed.shares[matrix][w] = {row, has_any ? rows : 0, chunk * kChunk,
+                               (split + 1) * chunks / part.splits - chunk};
   }
+  // 32 bits are enough: a block has kDecodeOutRows rows at most.
   TRIREME_DEVICE int share(int rows, int index) const {
-    return static_cast<int>(static_cast<std::int64_t>(rows) * index / task.blocks);
+    return rows * index / task.blocks;
   }
 
   TRIREME_DEVICE void run() {
+    const std::int32_t turn = *task.turn;
     // The layers' pointers.
     const auto* const from = reinterpret_cast<const Quad*>(task.layers);
     const int quads = task.layer_count * static_cast<int>(sizeof(DecodeLayer) / 16);
@@ -191,9 +196,8 @@ struct DecodeLayers {
     for (int i = thread; i < quads; i += kThreads) {
       reinterpret_cast<Quad*>(layers)[i] = from[i];
     }
-    const std::int32_t turn = *task.turn;
     words = task.words + turn * words_of_set(task);
-    if (thread == 0) find_facts();
+    find_facts();
     sync_block();
     find_chunks();
     TRIREME_ONE_BY_ONE
