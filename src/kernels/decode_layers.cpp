@@ -83,6 +83,10 @@ cuda::DecodeLayersTask task_of(const std::vector<DecodeLayer<T>>& layers,
   return task;
 }
 
+// Half of the cache that an H100's multiprocessors share, and of an A100's somewhat more.
+constexpr std::size_t kMostNextBytes = std::size_t{24} << 20;
+constexpr std::size_t kLineBytes = 128;
+
 template <class View>
 const std::uint16_t* words_of(const View& view) {
   return reinterpret_cast<const std::uint16_t*>(view.data());
@@ -122,7 +126,7 @@ bool DecodeLayers<T>::has(const Exec& exec, const std::vector<DecodeLayer<T>>& l
 
 template <class T>
 DecodeLayers<T>::DecodeLayers(const Exec& exec, const std::vector<DecodeLayer<T>>& layers,
-                              index_t capacity)
+                              index_t capacity, View2<const T> next)
     : task_(task_of(layers, capacity)) {
   task_.blocks = impl::decode_layer_blocks(exec, dtype_of<T>, task_);
   TRIREME_REQUIRE(
@@ -140,6 +144,9 @@ DecodeLayers<T>::DecodeLayers(const Exec& exec, const std::vector<DecodeLayer<T>
   task_.layers = layers_.data();
   task_.words = words_.data();
   task_.turn = turn_.data();
+  task_.next = words_of(next);
+  task_.next_lines = static_cast<std::int32_t>(
+      std::min(next.span() * sizeof(T), kMostNextBytes) / kLineBytes);
 }
 
 template <class T>

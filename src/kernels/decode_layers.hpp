@@ -37,9 +37,9 @@ class DecodeLayers {
   static bool has(const Exec& exec, const std::vector<DecodeLayer<T>>& layers,
                   index_t capacity);
   // Where has() holds. The parameters must stay where they are. `capacity`: positions of
-  // a place of the cache.
+  // a place of the cache. `next`: what the launch behind this one reads first, if any.
   DecodeLayers(const Exec& exec, const std::vector<DecodeLayer<T>>& layers,
-               index_t capacity);
+               index_t capacity, View2<const T> next = {});
 
   // Of device memory, allocated or planned.
   std::size_t bytes() const;

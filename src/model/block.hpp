@@ -112,6 +112,8 @@ class Block {
       const nn::KvCache<T>&) const {
     return {};
   }
+  // The matrix that logits are made by, which decode() reads whole.
+  virtual View2<const T> logit_weights() const { return {}; }
   // Columns of its cache of keys (and of values), and of that of the source's; of the
   // logits that it makes.
   virtual index_t cache_columns() const { return 0; }

@@ -493,7 +493,11 @@ void Chunk<T>::join_layers(const Exec& exec, index_t capacity,
     end = i + 1;
   }
   if (!kernels::DecodeLayers<T>::has(exec, layers, capacity)) return;
-  state.launch = {kernels::DecodeLayers<T>(exec, layers, capacity), begin, end};
+  View2<const T> next;
+  for (std::size_t i = end; i < size() && next.extent(0) == 0; ++i) {
+    next = blocks_[i]->logit_weights();
+  }
+  state.launch = {kernels::DecodeLayers<T>(exec, layers, capacity, next), begin, end};
 }
 
 template <class T>

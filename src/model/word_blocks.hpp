@@ -162,6 +162,7 @@ class HeadBlock final : public Block<T> {
     head_.logits(context, View2<const T>(last, out[0].extent(0), in[0].extent(1)),
                  out[0]);
   }
+  View2<const T> logit_weights() const override { return head_.logit_weights(); }
   index_t logit_columns() const override { return head_.vocabulary_tp(); }
   bool can_draw() const override { return true; }
   View2<T> logits_again(const nn::Context& context, int slot,

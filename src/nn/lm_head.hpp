@@ -56,6 +56,7 @@ class LmHead {
     return words_.logits_again(context, saved.words, memory);
   }
   index_t vocabulary_tp() const { return words_.vocabulary_tp(); }
+  View2<const T> logit_weights() const { return words_.weights(); }  // (v_tp, h)
 
  private:
   kernels::DropoutDesc dropout(const Context& context) const;

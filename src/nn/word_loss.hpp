@@ -72,6 +72,7 @@ class WordLoss {
   View2<T> logits_again(const Context& context, const Saved& saved,
                         const View2<T>& memory) const;
   index_t vocabulary_tp() const { return word_weight_.local_shape()[0]; }
+  View2<const T> weights() const { return word_weight_.matrix(); }  // (v_tp, h)
 
  private:
   // All rows of a micro-batch.

@@ -92,16 +92,23 @@ class WordsBlock final : public TestBlock<T> {
   std::vector<View2<T>> d_y_;
 };
 
+// nvcc takes no temporary with named members as an argument.
+config::ModelConfig source_config(const config::ModelConfig& of) {
+  config::ModelConfig config;
+  config.layers = 1;
+  config.hidden = kSourceHidden;
+  config.ffn_hidden = of.hidden;
+  config.init_std = of.init_std;
+  return config;
+}
+
 // y = x + mlp(x).
 template <class T>
 class MlpBlock final : public TestBlock<T> {
  public:
   explicit MlpBlock(const Making<T>& making)
       : mlp_(begin_unit(making), making.spec().name,
-             nn::mlp_form({.layers = 1,
-                           .hidden = kSourceHidden,
-                           .ffn_hidden = making.blueprint.architecture.hidden,
-                           .init_std = making.blueprint.architecture.init_std})) {}
+             nn::mlp_form(source_config(making.blueprint.architecture))) {}
 
   void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
 

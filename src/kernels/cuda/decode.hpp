@@ -43,6 +43,10 @@ struct DecodeLayersTask {
   std::uint32_t* words = nullptr;
   std::int32_t* turn = nullptr;
   std::int32_t blocks = 0;  // all on the device at once, as launched
+  // What is read behind these layers, from its beginning: so many lines of memory are
+  // asked for while the last layer waits for its numbers.
+  const std::uint16_t* next = nullptr;
+  std::int32_t next_lines = 0;
 };
 
 // What blocks hand on to each other in a step, of the most texts that a launch has and of

@@ -427,6 +427,7 @@ struct DecodeLayers {
   TRIREME_DEVICE void make(int layer, int matrix) {
     const DecodeLayer& of = layers[layer];
     load_biases(of, matrix);
+    if (layer + 1 == task.layer_count) ask_for_next(matrix);
     const bool has_norm = matrix == qkv || matrix == fc1;
     const int r = thread / kRowThreads;
     if (has_norm) {
@@ -440,6 +441,14 @@ struct DecodeLayers {
     sync_block();
     multiply(layer, matrix, has_norm ? normed : wide,
              has_norm ? normed_leading() : wide_leading());
+  }
+  // A line for each thread of the launch.
+  TRIREME_DEVICE void ask_for_next(int matrix) const {
+    constexpr int kOfLine = 64;  // elements
+    const int line = (matrix * task.blocks + block_index()) * kThreads + thread;
+    if (line < task.next_lines) {
+      ask_for_line(task.next + static_cast<std::int64_t>(line) * kOfLine);
+    }
   }
   // On their way before anything is waited for, by the last warps, which have least to
   // wait for.
