@@ -667,36 +667,6 @@ void impl::attention_delta(const Exec& exec, const Kernel& kernel,
       });
 }
 
-// An item has some distances of a head, a tile's count of them.
-template <class Acc>
-void impl::sum_bias_windows(const Exec& exec, const AttentionDesc& desc,
-                            const BiasSums& sums, const Acc* windows, Acc* d_bias) {
-  if (!desc.has_bias) return;
-  const index_t count = distances(desc), blocks = tiles_of(count);
-  const index_t per_head = sums.windows * sums.length;
-  const auto element = static_cast<index_t>(sizeof(Acc));
-  const index_t read = desc.batch * desc.heads * per_head, written = desc.heads * count;
-  const Kernel kernel{"trireme::kernels::attention_backward[bias]",
-                      {.bytes = (read + written) * element}};
-  launch(
-      exec, kernel, desc.heads * blocks, KOKKOS_LAMBDA(const index_t item) {
-        const index_t head = item / blocks, begin = item % blocks * kRows;
-        const int of_item = tile_rows(begin, count);
-        Acc* const to = d_bias + head * count + begin;
-        for (int i = 0; i < of_item; ++i) to[i] = Acc{0};
-        for (index_t sample = 0; sample < desc.batch; ++sample) {
-          const Acc* window = windows + (sample * desc.heads + head) * per_head;
-          for (index_t w = 0; w < sums.windows; ++w, window += sums.length) {
-            // Of the first distance here, in this window.
-            const index_t at = begin + sums.shift + w * sums.step;
-            const index_t from = at < 0 ? -at : 0, left = sums.length - at;
-            const index_t end = left < of_item ? left : of_item;
-            for (index_t i = from; i < end; ++i) to[i] += window[at + i];
-          }
-        }
-      });
-}
-
 template <class T>
 void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateView step,
                        HeadsView<const T> q, HeadsView<const T> k, HeadsView<const T> v,
@@ -789,7 +759,5 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
   template decltype(impl::attention_delta<T>) impl::attention_delta<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
-template decltype(impl::sum_bias_windows<float>) impl::sum_bias_windows<float>;
-template decltype(impl::sum_bias_windows<double>) impl::sum_bias_windows<double>;
 
 }  // namespace trireme::kernels

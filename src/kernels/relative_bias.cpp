@@ -98,11 +98,10 @@ void relative_bias_forward(const Exec& exec, const RelativeBuckets& buckets,
   A* const bias_data = bias.data();
   launch(
       exec, {"trireme::kernels::relative_bias_forward", {.bytes = bytes_of(table, bias)}},
-      distances, KOKKOS_LAMBDA(const index_t i) {
-        const T* const row = table_data + buckets.bucket(first + i) * heads;
-        for (index_t head = 0; head < heads; ++head) {
-          bias_data[head * distances + i] = static_cast<A>(row[head]);
-        }
+      heads * distances, KOKKOS_LAMBDA(const index_t element) {
+        const index_t head = element / distances, i = element % distances;
+        bias_data[element] =
+            static_cast<A>(table_data[buckets.bucket(first + i) * heads + head]);
       });
 }
 
@@ -117,20 +116,22 @@ void relative_bias_backward(const Exec& exec, const RelativeBuckets& buckets,
   const A* const d_bias_data = d_bias.data();
   G* const table_data = d_table.data();
   const bool adds = accumulate == Accumulate::yes;
-  launch(
+  launch_rows(
       exec,
       {"trireme::kernels::relative_bias_backward",
        {.bytes = bytes_of(d_bias, d_table) + (adds ? bytes_of(d_table) : 0)}},
-      buckets.buckets() * heads, KOKKOS_LAMBDA(const index_t element) {
+      buckets.buckets() * heads, KOKKOS_LAMBDA(const RowTeam& team, index_t element) {
         const index_t head = element % heads;
         const DistanceRange range =
             buckets.distances(element / heads, {first, first + distances});
-        const A* const of_head = d_bias_data + head * distances - first;
-        A sum = adds ? static_cast<A>(table_data[element]) : A{0};
-        for (index_t distance = range.begin; distance < range.end; ++distance) {
-          sum += of_head[distance];
-        }
-        table_data[element] = static_cast<G>(sum);
+        const A* const of_bucket = d_bias_data + head * distances - first + range.begin;
+        const index_t count = range.begin < range.end ? range.end - range.begin : 0;
+        const A sum =
+            sum_columns<A>(team, count, [=](index_t i) { return of_bucket[i]; });
+        for_each_column(team, 1, [=](index_t i) {
+          G* const to = table_data + element + i;
+          *to = static_cast<G>(adds ? static_cast<A>(*to) + sum : sum);
+        });
       });
 }
 

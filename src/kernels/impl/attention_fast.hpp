@@ -81,8 +81,8 @@ void attention_delta(const Exec& exec, const Kernel& kernel, const AttentionDesc
                      HeadsView<const T> o, HeadsView<const T> d_o,
                      View1<Accumulator<T>> delta);
 
-// d_bias = the sums of all windows of all samples, in this order, by a launch of
-// kernels/attention.cpp. Nothing where there is no bias.
+// d_bias = the sums of all windows of all samples, by a launch of
+// kernels/attention_bias.cpp. Nothing where there is no bias.
 template <class Acc>
 void sum_bias_windows(const Exec& exec, const AttentionDesc& desc, const BiasSums& sums,
                       const Acc* windows, Acc* d_bias);
