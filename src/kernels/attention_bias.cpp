@@ -6,6 +6,7 @@
 // team, whose threads have some of the windows each (combine_rows()).
 #include "kernels/impl/attention_bias.hpp"
 
+#include "base/types.hpp"
 #include "kernels/impl/attention_fast.hpp"
 #include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"

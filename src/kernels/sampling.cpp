@@ -371,7 +371,7 @@ void draw_tokens(const Exec& exec, const SamplingRule& rule, const TextLogits<T>
       logits.share, kMostTokens);
   check_texts(texts, logits.count);
   const bool has_pieces = impl::has_pieces(logits.data, logits.columns);
-  const auto launch_draw = [&]<bool kIsGreedy>(std::bool_constant<kIsGreedy>) {
+  const auto draw_with = [&]<bool kIsGreedy>(std::bool_constant<kIsGreedy>) {
     using Draw = DrawToken<T, kIsGreedy>;
     const Draw of_team{logits,
                        has_pieces,
@@ -388,9 +388,9 @@ void draw_tokens(const Exec& exec, const SamplingRule& rule, const TextLogits<T>
         Draw::kThreads, of_team, Draw::kScratch * sizeof(Amount) + 8);
   };
   if (rule.temperature == 0.0) {
-    launch_draw(std::true_type());
+    draw_with(std::true_type());
   } else {
-    launch_draw(std::false_type());
+    draw_with(std::false_type());
   }
 }
 

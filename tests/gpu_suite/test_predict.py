@@ -67,9 +67,11 @@ class Tokens(unittest.TestCase):
 
     def test_layers_are_one_launch_where_a_block_has_room(self):
         # 2 MB of weights without the table of positions, and embedding, head and draw.
-        beside = 2e6 / models.ROW_SHARE / 1e12 + 3 * models.TOKEN_LAUNCH
-        self.assertAlmostEqual(self.seconds(100_000), beside + 4 * models.TOKEN_LAYER, 12)
-        self.assertAlmostEqual(self.seconds(100_001), beside + 4 * 5 * models.TOKEN_LAUNCH, 12)
+        weights = 2e6 / models.ROW_SHARE / 1e12
+        self.assertAlmostEqual(self.seconds(100_000), weights + models.TOKEN_BESIDE_LAYERS
+                               + 4 * models.TOKEN_LAYER, 12)
+        self.assertAlmostEqual(self.seconds(100_001),
+                               weights + (3 + 4 * 5) * models.TOKEN_LAUNCH, 12)
 
     def test_keys_and_values_are_read(self):
         for shared_bytes, share in ((1, models.TOKEN_KEYS_SHARE), (200_000, models.ROW_SHARE)):

@@ -12,9 +12,9 @@ namespace trireme::kernels {
 // Computes what embedding_backward does; scratch: 2 * rows integers.
 template <class T, class G = Accumulator<T>>
 void embedding_backward_runs(const Exec& exec, View1<const std::int32_t> ids,
-                               View2<const T> d_y, index_t row_begin,
-                               View1<std::int32_t> scratch, Accumulate accumulate,
-                               View2<G> d_table);
+                             View2<const T> d_y, index_t row_begin,
+                             View1<std::int32_t> scratch, Accumulate accumulate,
+                             View2<G> d_table);
 
 // The same with rows sorted by one thread that goes through them twice: for hosts.
 // scratch: 2 * rows integers and one for each row of the table.
