@@ -103,7 +103,7 @@ TOKEN_LAUNCH = 3.3e-6
 TOKEN_LAYER = 11.4e-6
 TOKEN_KEYS_SHARE = 0.32
 # Of the launches beside it, and of its own: fitted to a whole token of GPT-2 124M on an H200
-# (245 us).
+# (245 us), before facts and draws were shared out to more threads.
 TOKEN_BESIDE_LAYERS = 31e-6
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -139,7 +140,8 @@ def run_tests(names, scratch):
                           stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
                           env=tests_environment()) as process:
         for line in process.stdout:
-            print(line, end="", flush=True)
+            sys.stdout.write(line.rstrip("\n") + "\n")  # one write, and a whole line
+            sys.stdout.flush()
             how = lines.add(line.rstrip("\n"))
             if how == "FAILED":
                 finding(f"unit test {lines.ended[how][-1]}", False)
@@ -186,9 +188,14 @@ def run_all(names):
 
 
 def test_processes():
-    """At a time: what most tests wait for is the host, which computes what is expected."""
+    """At a time: what most tests wait for is the host, which computes what is expected. One
+    where the GPU is of one process at a time."""
     asked = os.environ.get("TRIREME_SUITE_PROCESSES")
-    return int(asked) if asked else max(1, min(12, (os.cpu_count() or 1) * 3 // 4))
+    if asked:
+        return int(asked)
+    mode = (device.smi("compute_mode") or {}).get("compute_mode", "Default")
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(12, cores * 3 // 4)) if mode == "Default" else 1
 
 
 def tests(shard, shards):

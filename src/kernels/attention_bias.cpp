@@ -1,7 +1,7 @@
 // kernels/attention_bias.cpp — the gradient of a bias by distance, of the sums that
 // attention's backward pass leaves: impl/attention_bias.hpp.
 //
-// Windows are few hundreds of sums, and there are hundreds of them for each head. A host
+// A window has a few hundred sums, and there are hundreds of them for each head. A host
 // adds one behind the other, for some distances at a time; a GPU has eight distances a
 // team, whose threads have some of the windows each (combine_rows()).
 #include "kernels/impl/attention_bias.hpp"

@@ -148,6 +148,11 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_kept(const TeamRow& team, const T* in,
   const index_t apart = index_t{kPieceColumns} * team.size;
   const index_t end = kPieceColumns * pieces;
   const PieceAt first{index_t{kPieceColumns} * team.rank};
+  if constexpr (kKept == 0) {  // to load ahead costs registers, and so threads
+    for (PieceAt at = first; at.j < end; at = apart + at) body(read<A>(in, at), at);
+    for (index_t j = end + team.rank; j < count; j += team.size) body(read<A>(in, j), j);
+    return;
+  }
   PieceAt at = kKept * apart + first;
   StoredEight<T> next{};
   if (at.j < end) next = load_stored(in, at);

@@ -188,6 +188,8 @@ void DecodeLayers<T>::run(const Exec& exec, const CachedTexts& texts, View2<cons
     const Kernel kernel{kLabel, cost(rows, texts.longest)};
     if (exec.only_counts(kernel)) continue;
     task.rows = static_cast<std::int32_t>(rows);
+    // Behind the other launches comes one of these layers.
+    if (first + kTexts < texts.count) task.next_lines = 0;
     task.places = texts.places.data() == nullptr ? nullptr : texts.places.data() + first;
     task.lengths =
         texts.lengths.data() == nullptr ? nullptr : texts.lengths.data() + first;

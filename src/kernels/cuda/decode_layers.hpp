@@ -182,7 +182,7 @@ struct DecodeLayers {
     fixed.shares[matrix][w] = {row, has_any ? rows : 0, chunk * kChunk,
                                (split + 1) * chunks / part.splits - chunk};
   }
-  // 32 bits are enough: a block has kDecodeOutRows rows at most.
+  // Of 32 bits: a block has kDecodeOutRows rows at most, and there are some hundred.
   TRIREME_DEVICE int share(int rows, int index) const {
     return rows * index / task.blocks;
   }

@@ -297,7 +297,8 @@ void launch_held_blocks(const Exec& exec, const Kernel& kernel, index_t blocks,
 }
 
 // body(team, row) for long rows of T, of which a GPU's thread keeps some pieces in
-// registers and goes through the others.
+// registers and goes through the others: 64 of them, so that a multiprocessor has two
+// teams of the most threads, one of which computes while the other one reads.
 template <class T, class Body>
 void launch_kept_rows(const Exec& exec, const Kernel& kernel, index_t rows,
                       const ColumnsOfRows& columns, const Body& body) {

@@ -75,6 +75,21 @@ TYPED_TEST(ReductionsOf, PartialsOfSeveralSums) {
   EXPECT_THROW(add_partials<A>(Exec(), std::span<const PartialSum<A>>(all)), Error);
 }
 
+// As many blocks as a GPU's teams leave: a thread has dozens of them.
+TYPED_TEST(ReductionsOf, PartialsOfManyBlocks) {
+  using A = Accumulator<TypeParam>;
+  for (const index_t blocks : {512, 513, 1100}) {
+    const index_t columns = 9;
+    const Array<A> partials(test::uniform(blocks * columns, 4)), sums(columns, 2.0);
+    add_partials<A>(Exec(), partials.cmatrix(blocks, columns), Accumulate::yes,
+                    sums.vector());
+    const auto from = partials.values();
+    std::vector<double> want(columns, 2.0);
+    for (index_t i = 0; i < blocks * columns; ++i) want[i % columns] += from[i];
+    test::expect_close(sums.values(), want, 64 * test::rounding<A>(), 8, "sums");
+  }
+}
+
 // Sums of 16 bits are those of float, what was there included, rounded once.
 TEST(ReductionsNarrow, SumsAreRoundedOnce) {
   for (const index_t rows : {1, 33, 2000}) {

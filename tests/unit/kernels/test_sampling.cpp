@@ -169,6 +169,19 @@ TEST(SamplingDraws, AreTheDefinitions) {
   }
 }
 
+// More tokens than the threads of a team take at a time: the first of equal ones, also
+// where another thread comes to it first.
+TEST(SamplingDraws, TheLargestOfManyTokens) {
+  Floats of_text = random_logits(40'000, 3);
+  of_text[39'999] = 60.0f;
+  const SamplingRule greedy{.temperature = 0.0};
+  EXPECT_EQ(drawn_by_launch(greedy, Logits<float>({of_text}), 1), 39'999);
+  of_text[20'001] = of_text[33'000] = 60.0f;
+  EXPECT_EQ(drawn_by_launch(greedy, Logits<float>({of_text}), 1), 20'001);
+  of_text[7] = 60.0f;
+  EXPECT_EQ(drawn_by_launch(greedy, Logits<float>({of_text}), 1), 7);
+}
+
 template <class T>
 class SamplingOf : public testing::Test {};
 TYPED_TEST_SUITE(SamplingOf, test::RealTypes);
