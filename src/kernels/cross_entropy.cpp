@@ -149,8 +149,7 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_kept(const TeamRow& team, const T* in,
   const index_t end = kPieceColumns * pieces;
   const PieceAt first{index_t{kPieceColumns} * team.rank};
   if constexpr (kKept == 0) {  // to load ahead costs registers, and so threads
-    for (PieceAt at = first; at.j < end; at = apart + at) body(read<A>(in, at), at);
-    for (index_t j = end + team.rank; j < count; j += team.size) body(read<A>(in, j), j);
+    for_each_lanes(team, count, [&](auto j) { body(read<A>(in, j), j); });
     return;
   }
   PieceAt at = kKept * apart + first;

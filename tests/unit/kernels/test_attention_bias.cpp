@@ -6,6 +6,7 @@
 
 #include "kernels/impl/attention_fast.hpp"
 #include "support/arrays.hpp"
+#include "unit/kernels/attention_problem.hpp"
 
 namespace trireme::kernels {
 namespace {
@@ -47,12 +48,7 @@ TYPED_TEST(AttentionBiasOf, IsTheSumOfAllWindows) {
        {std::tuple{1, 1, 1, 1}, {2, 3, 100, 100}, {5, 2, 64, 200}, {33, 2, 130, 70}}) {
     SCOPED_TRACE(::testing::Message() << batch << " samples, " << heads << " heads, "
                                       << queries << " queries, " << keys << " keys");
-    AttentionDesc desc;
-    desc.batch = batch;
-    desc.heads = heads;
-    desc.kv_heads = heads;
-    desc.q_length = queries;
-    desc.kv_length = keys;
+    AttentionDesc desc = attention_test::make(batch, queries, keys, heads, heads, 64);
     desc.has_bias = true;
     expect_sums<TypeParam>(desc, impl::BiasWindows(desc, 64).sums(desc));
     // A window for each 128 keys, of all distances of the queries to them.
