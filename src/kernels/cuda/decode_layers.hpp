@@ -59,14 +59,13 @@ struct DecodeLayers {
   static constexpr int kNormWarps = 4, kNormThreads = kNormWarps * kWarpLanes;
 
   // Of attention: keys of a head that a block has at a time, four of them in a turn of
-  // each warp.
+  // each warp, or two of large heads: a lane has eight columns.
   static constexpr int kKeys = kDecodeKeys;
-  static constexpr int kLanesOfKey = 8, kKeysOfWarp = kWarpLanes / kLanesOfKey;
+  static constexpr int kLanesOfKey = kHeadElements / kOfQuad;
+  static constexpr int kKeysOfWarp = kWarpLanes / kLanesOfKey;
   static constexpr int kKeysApart = kWarps * kKeysOfWarp, kKeyTurns = kKeys / kKeysApart;
-  static constexpr int kWidth = kLanesOfKey * kOfQuad;
-  static constexpr int kColumnTurns = kHeadElements / kWidth;
   // Whether a thread has registers for values beside keys.
-  static constexpr bool kHoldsValues = kColumnTurns == 1;
+  static constexpr bool kHoldsValues = kHeadElements <= 64;
 
   static int shared_bytes(const DecodeLayersTask& task) {
     return static_cast<int>(sizeof(Fixed)) +
@@ -207,7 +206,13 @@ struct DecodeLayers {
     for (int layer = 0; layer < task.layer_count; ++layer) {
       mark = static_cast<std::uint32_t>(layer + 1);
       TRIREME_ONE_BY_ONE
-      for (int matrix = 0; matrix < kMatrices; ++matrix) make(layer, matrix);
+      for (int matrix = 0; matrix < kMatrices; ++matrix) {
+        // What is computed of it has no registers over the layers.
+        thread = as_unknown(thread);
+        warp = thread / kWarpLanes;
+        lane = thread % kWarpLanes;
+        make(layer, matrix);
+      }
     }
     // All blocks have begun: this one has what they made.
     if (block_index() == 0 && thread == 0) *task.turn = 1 - turn;
@@ -231,7 +236,7 @@ struct DecodeLayers {
       const Share mine = fixed.shares[asked_matrix][warp];
       if (mine.rows == 0 || mine.chunks == 0) continue;
       const Part& part = fixed.parts[asked_matrix];
-      asked_rows = mine.rows;
+      asked_rows = mine.rows - lane / kQuadsOfRow;
       asked_left = mine.chunks;
       asked_column = mine.column + lane % kQuadsOfRow * kOfQuad;
       asked_columns = part.columns;
@@ -245,15 +250,15 @@ struct DecodeLayers {
   // Begins the copy of the next chunk to the slot whose turn it is: an empty one behind
   // the last. Columns that there are not are zero.
   TRIREME_DEVICE void ask() {
+    const bool is_there = asked_column < asked_columns;
+    const std::uint16_t* from = is_there ? asked : layers[0].weights[0];
+    const int apart = is_there ? kRowsApart * asked_columns : 0;
     TRIREME_UNROLL
     for (int i = 0; i < kTileRows / kRowsApart; ++i) {
-      const int row = lane / kQuadsOfRow + i * kRowsApart;
-      if (row >= asked_rows) continue;
-      const bool is_there = asked_column < asked_columns;
-      copy_quad_async(
-          quad_at(row, lane % kQuadsOfRow),
-          is_there ? asked + i * kRowsApart * asked_columns : layers[0].weights[0],
-          is_there);
+      if (i * kRowsApart < asked_rows) {
+        copy_quad_async(own_quad(i), from, is_there);
+      }
+      from += apart;
     }
     commit_copies();
     slot = slot + 1 == kDepth ? 0 : slot + 1;
@@ -263,6 +268,14 @@ struct DecodeLayers {
   }
   TRIREME_DEVICE Quad* quad_at(int row, int quad) const {
     return &fixed.ring[slot][warp][row][quad ^ (row % kQuadsOfRow)];
+  }
+  // quad_at() of the lane's quad of its rows, which are kRowsApart apart: half of what
+  // quads are exchanged over.
+  TRIREME_DEVICE Quad* own_quad(int i) const {
+    static_assert(2 * kRowsApart == kQuadsOfRow);
+    Quad* const quads = &fixed.ring[slot][warp][0][0];
+    const int first = lane ^ (lane / kQuadsOfRow);
+    return quads + ((first + i * kRowsApart * kQuadsOfRow) ^ (i % 2 * kRowsApart));
   }
 
   // The block's rows of a matrix times the rows of x. Each warp has a range of the
@@ -277,17 +290,23 @@ struct DecodeLayers {
     TRIREME_ONE_BY_ONE
     for (int column = mine.column; left > 0; --left, column += kChunk) {
       add_chunk(x, leading, column, part.columns, sum);
+      if (left == 1) break;
+      sync_warp();  // all have read what is written over
+      ask();
     }
     keep(sum);
     sync_block();
     TRIREME_ONE_BY_ONE
-    for (int i = thread; i < part.tiles * kTileRows * kRows; i += kThreads) {
+    for (int i = kThreads - 1 - thread; i < part.tiles * kTileRows * kRows;
+         i += kThreads) {
       const int tile = i / (kTileRows * kRows), row = i / kRows % kTileRows;
       const int r = i % kRows, at = tile * part.tile_rows + row;
       if (row >= part.tile_rows || at >= part.end - part.begin || r >= task.rows)
         continue;
       finish(layer, matrix, r, at, sum_of(tile, part.splits, row, r));
     }
+    // In place of the last chunk, when nobody waits for this warp.
+    if (left > 0) ask();
   }
   TRIREME_DEVICE void add_chunk(const std::uint16_t* x, int leading, int first,
                                 int columns, float (&sum)[4]) {
@@ -309,8 +328,6 @@ struct DecodeLayers {
         multiply_add<kElement>(w, of_x[2 * i], of_x[2 * i + 1], sum);
       }
     }
-    sync_warp();  // all have read what is written over
-    ask();
   }
   TRIREME_DEVICE void keep(const float (&sum)[4]) const {
     TRIREME_UNROLL
@@ -322,18 +339,14 @@ struct DecodeLayers {
   // Over the warps of a tile.
   TRIREME_DEVICE float sum_of(int tile, int splits, int row, int r) const {
     const float* const from = &fixed.sums_of_warps[tile * splits][row][r];
-    constexpr int kApart = kTileRows * kRows, kTogether = 4;
-    float sum = 0;
-    TRIREME_ONE_BY_ONE
-    for (int first = 0; first < splits; first += kTogether) {
-      float one[kTogether];
-      TRIREME_UNROLL
-      for (int i = 0; i < kTogether; ++i) {
-        one[i] = first + i < splits ? from[(first + i) * kApart] : 0.0f;
-      }
-      TRIREME_UNROLL
-      for (int i = 0; i < kTogether; ++i) sum += one[i];
+    float one[kWarps];
+    TRIREME_UNROLL
+    for (int i = 0; i < kWarps; ++i) {
+      one[i] = i < splits ? from[i * kTileRows * kRows] : 0.0f;
     }
+    float sum = 0;
+    TRIREME_UNROLL
+    for (int i = 0; i < kWarps; ++i) sum += one[i];
     return sum;
   }
   TRIREME_DEVICE static float sum_of_lanes(float x) {
@@ -388,12 +401,20 @@ struct DecodeLayers {
     while (!has_marks(seen, wanted)) seen = peek_again(from, seen);
     return seen;
   }
-  // Eight numbers of a row.
-  TRIREME_DEVICE static Quad take_eight(const std::uint32_t* from, std::uint32_t wanted) {
+  // The words of eight numbers of a row, as they are now.
+  struct Eight {
+    Quad first, second;
+  };
+  TRIREME_DEVICE static Eight peek_eight(const std::uint32_t* from) {
     const auto* const quads = reinterpret_cast<const Quad*>(from);
-    Quad a = peek(quads), b = peek(quads + 1);
-    a = take(quads, wanted, a);
-    b = take(quads + 1, wanted, b);
+    return {peek(quads), peek(quads + 1)};
+  }
+  // Eight numbers, when they are there.
+  TRIREME_DEVICE static Quad take_eight(const std::uint32_t* from, std::uint32_t wanted,
+                                        const Eight& seen) {
+    const auto* const quads = reinterpret_cast<const Quad*>(from);
+    const Quad a = take(quads, wanted, seen.first);
+    const Quad b = take(quads + 1, wanted, seen.second);
     return {{both(a.word[0], a.word[1]), both(a.word[2], a.word[3]),
              both(b.word[0], b.word[1]), both(b.word[2], b.word[3])}};
   }
@@ -497,18 +518,19 @@ struct DecodeLayers {
 
   // ---- norms ----
 
+  // A row whose norm is made: words with a mark, or the launch's own numbers.
+  struct Row {
+    const std::uint32_t* words;
+    std::uint32_t wanted;
+    const std::uint16_t* numbers;
+  };
+
   TRIREME_DEVICE static float number(const Quad& of, int e) {
     return e % 2 == 0 ? low_of<kElement>(of.word[e / 2])
                       : high_of<kElement>(of.word[e / 2]);
   }
   TRIREME_DEVICE static Quad piece_at(const std::uint16_t* row, int column) {
     return *reinterpret_cast<const Quad*>(row + column);
-  }
-  TRIREME_DEVICE static float mean_of(const Quad& piece) {
-    float sum = 0;
-    TRIREME_UNROLL
-    for (int e = 0; e < kOfQuad; ++e) sum += number(piece, e);
-    return sum / kOfQuad;
   }
   TRIREME_DEVICE static void add(const Quad& piece, float pivot, Sums& to) {
     TRIREME_UNROLL
@@ -529,7 +551,7 @@ struct DecodeLayers {
   }
   // Warps that have a row take it, keep it as what is added to the next product, and have
   // its norm in `normed` behind a barrier.
-  TRIREME_DEVICE void make_norms(int layer, int matrix) const {
+  TRIREME_DEVICE void make_norms(int layer, int matrix) {
     const DecodeLayer& of = layers[layer];
     const int r = warp / kNormWarps;
     const bool has_row = r < task.rows;
@@ -542,17 +564,8 @@ struct DecodeLayers {
       first_gamma = piece_at(gamma, begin);
       first_beta = piece_at(beta, begin);
     }
-    float pivot = 0;
     Sums sums = {};
-    if (has_row) {
-      pivot = mean_of(take_piece(layer, matrix, r, 0));
-      TRIREME_ONE_BY_ONE
-      for (int column = begin; column < task.hidden; column += kNormThreads * kOfQuad) {
-        const Quad piece = take_piece(layer, matrix, r, column);
-        *reinterpret_cast<Quad*>(row + column) = piece;
-        add(piece, pivot, sums);
-      }
-    }
+    if (has_row) sums = take_sums(row_of(layer, matrix, r), begin, row);
     Moments moments = {};
     TRIREME_ONE_BY_ONE
     for (int turn = 0; turn < 2; ++turn) {
@@ -563,7 +576,8 @@ struct DecodeLayers {
       sync_block();
       if (has_row) moments = moments_about(pivot, to);
       // Of any row, as all threads find: then those of all are at the barrier again.
-      if (turn == 1 || !is_any_lost(matrix)) break;
+      if (turn == 1) break;
+      if (!(kRows == 1 && has_row ? moments.is_lost() : is_any_lost())) break;
       if (!has_row || !moments.is_lost()) continue;
       pivot = moments.center;
       sums = {};
@@ -573,6 +587,7 @@ struct DecodeLayers {
       }
     }
     if (!has_row) return;
+    pivot = moments.center;
     const float variance = moments.variance > 0.0f ? moments.variance : 0.0f;
     const float scale = quotient(1.0f, square_root(variance + task.epsilon));
     TRIREME_ONE_BY_ONE
@@ -582,6 +597,30 @@ struct DecodeLayers {
       *reinterpret_cast<Quad*>(normed + r * normed_leading() + column) =
           norm_of(piece_at(row, column), moments.center, scale, g, b);
     }
+  }
+  // A thread's pieces of a row, which are kept at `to`, and their sums.
+  TRIREME_DEVICE Sums take_sums(const Row& from, int begin, std::uint16_t* to) const {
+    constexpr int kApart = kNormThreads * kOfQuad;
+    constexpr int kTogether = kRows == 1 ? 2 : 1;  // as there are registers
+    Sums sums = {};
+    TRIREME_ONE_BY_ONE
+    for (int first = begin; first < task.hidden; first += kTogether * kApart) {
+      Eight seen[kTogether];
+      TRIREME_UNROLL
+      for (int i = 0; i < kTogether; ++i) {
+        const int column = first + i * kApart;
+        if (column < task.hidden) seen[i] = peek_piece(from, column);
+      }
+      TRIREME_UNROLL
+      for (int i = 0; i < kTogether; ++i) {
+        const int column = first + i * kApart;
+        if (column >= task.hidden) continue;
+        const Quad piece = take_piece(from, column, seen[i]);
+        *reinterpret_cast<Quad*>(to + column) = piece;
+        add(piece, pivot, sums);
+      }
+    }
+    return sums;
   }
   TRIREME_DEVICE static Quad norm_of(const Quad& piece, float center, float scale,
                                      const Quad& gamma, const Quad& beta) {
@@ -598,42 +637,59 @@ struct DecodeLayers {
     }
     return rounded;
   }
-  // Whether the first columns of a row are far from all others, so that most of its
-  // variance would be lost. Behind the barrier that its sums were brought to.
-  TRIREME_DEVICE bool is_any_lost(int matrix) const {
+  // Whether a row's mean is far from the one before, so that most of its variance would
+  // be lost. Behind the barrier that its sums were brought to.
+  TRIREME_DEVICE bool is_any_lost() const {
     bool is_lost = false;
     TRIREME_UNROLL
     for (int r = 0; r < kRows; ++r) {
       if (r >= task.rows) break;
-      const float pivot = mean_of(piece_at(residual_of(matrix) + r * task.hidden, 0));
-      if (moments_about(pivot, fixed.sums[0][r]).is_lost()) is_lost = true;
+      if (moments_about(0.0f, fixed.sums[0][r]).is_lost()) is_lost = true;
     }
     return is_lost;
   }
-  // Of a row whose norm is made.
-  TRIREME_DEVICE Quad take_piece(int layer, int matrix, int r, int column) const {
-    if (matrix == fc1) return take_eight(middle_words(r) + column, mark);
-    if (layer > 0) return take_eight(output_words(r) + column, mark - 1);
-    return piece_at(task.x + r * task.x_leading, column);
+  TRIREME_DEVICE Row row_of(int layer, int matrix, int r) const {
+    if (matrix == fc1) return {middle_words(r), mark, nullptr};
+    if (layer > 0) return {output_words(r), mark - 1, nullptr};
+    return {nullptr, 0, task.x + r * task.x_leading};
+  }
+  TRIREME_DEVICE static Eight peek_piece(const Row& of, int column) {
+    if (of.words == nullptr) return {piece_at(of.numbers, column), {}};
+    return peek_eight(of.words + column);
+  }
+  TRIREME_DEVICE static Quad take_piece(const Row& of, int column, const Eight& seen) {
+    return of.words == nullptr ? seen.first
+                               : take_eight(of.words + column, of.wanted, seen);
   }
 
   // ---- attention ----
 
   TRIREME_DEVICE void attend(const DecodeLayer& of) {
+    const int items = item_count();
+    TRIREME_ONE_BY_ONE
+    for (int item = block_index(); item < items; item += task.blocks) {
+      const Place at = place_of(item);
+      if (item != block_index()) sync_block();  // all have read what is written over
+      attend_to(of, at.r, at.head, at.group);
+    }
+  }
+  struct Place {
+    int r, head, group;
+  };
+  TRIREME_DEVICE int item_count() const {
     int items = 0;
     TRIREME_UNROLL
     for (int r = 0; r < kRows; ++r) items += task.heads * groups_of(length_of(r));
-    TRIREME_ONE_BY_ONE
-    for (int item = block_index(); item < items; item += task.blocks) {
-      int rest = item, r = 0;
-      for (; r + 1 < kRows && rest >= task.heads * groups_of(length_of(r)); ++r) {
-        rest -= task.heads * groups_of(length_of(r));
-      }
-      const int groups = groups_of(length_of(r));
-      const int head = groups == 1 ? rest : rest / groups;
-      if (item != block_index()) sync_block();  // all have read what is written over
-      attend_to(of, r, head, rest - head * groups);
+    return items;
+  }
+  TRIREME_DEVICE Place place_of(int item) const {
+    int rest = item, r = 0;
+    for (; r + 1 < kRows && rest >= task.heads * groups_of(length_of(r)); ++r) {
+      rest -= task.heads * groups_of(length_of(r));
     }
+    const int groups = groups_of(length_of(r));
+    const int head = groups == 1 ? rest : rest / groups;
+    return {r, head, rest - head * groups};
   }
 
   // kKeys keys of a head: which of them a lane takes, eight columns of a key in each
@@ -644,9 +700,8 @@ struct DecodeLayers {
     int column;
     std::int64_t begin;  // of the head in the cache's first row of the text
   };
-  using KeyPieces = Quad[kKeyTurns][kColumnTurns];
-  using RowPieces = Quad[kColumnTurns];
-  using RowFloats = float[kColumnTurns][kOfQuad];
+  using KeyPieces = Quad[kKeyTurns];
+  using RowFloats = float[kOfQuad];
 
   // Each warp has a largest score of its own.
   TRIREME_DEVICE void attend_to(const DecodeLayer& of, int r, int head, int group) {
@@ -664,7 +719,7 @@ struct DecodeLayers {
     KeyPieces key = {}, value = {};
     load_cached(of, item, key, value);
     RowFloats query = {}, sum = {};
-    RowPieces newest_value = {};
+    Quad newest_value = {};
     take_newest(item, query, key, value, newest_value);
     sync_warp();
     float score[kKeyTurns];
@@ -674,11 +729,8 @@ struct DecodeLayers {
     if (first_of_warp < item.length) add_lanes(total, sum);  // for the whole warp
     if (lane < kLanesOfKey) {
       TRIREME_UNROLL
-      for (int u = 0; u < kColumnTurns; ++u) {
-        TRIREME_UNROLL
-        for (int e = 0; e < kOfQuad; ++e) {
-          fixed.outputs[warp][item.column + u * kWidth + e] = sum[u][e];
-        }
+      for (int e = 0; e < kOfQuad; ++e) {
+        fixed.outputs[warp][item.column + e] = sum[e];
       }
     }
     if (lane == 0) {
@@ -692,46 +744,48 @@ struct DecodeLayers {
   // All keys and values but the newest are there before the layer begins.
   TRIREME_DEVICE void load_cached(const DecodeLayer& of, const Item& item, KeyPieces& key,
                                   KeyPieces& value) const {
+    if (item.column >= task.head_dim) return;
     TRIREME_UNROLL
     for (int t = 0; t < kKeyTurns; ++t) {
-      TRIREME_UNROLL
-      for (int u = 0; u < kColumnTurns; ++u) {
-        const int j = item.first + t * kKeysApart, c = item.column + u * kWidth;
-        if (j + 1 >= item.length || c >= task.head_dim) continue;
-        const std::int64_t at =
-            item.begin + static_cast<std::int64_t>(j) * kv_columns() + c;
-        key[t][u] = piece_at(of.k + at, 0);
-        if constexpr (kHoldsValues) {
-          value[t][u] = piece_at(of.v + at, 0);
-        } else {
-          ask_for_line(of.v + at);
-        }
+      const int j = item.first + t * kKeysApart;
+      if (j + 1 >= item.length) continue;
+      const std::int64_t at =
+          item.begin + static_cast<std::int64_t>(j) * kv_columns() + item.column;
+      key[t] = piece_at(of.k + at, 0);
+      if constexpr (kHoldsValues) {
+        value[t] = piece_at(of.v + at, 0);
+      } else {
+        ask_for_line(of.v + at);
       }
     }
   }
   // The query, and the newest key and value, which this layer makes.
   TRIREME_DEVICE void take_newest(const Item& item, RowFloats& query, KeyPieces& key,
-                                  KeyPieces& value, RowPieces& newest_value) const {
-    const std::uint32_t* const news = qkv_words(item.r);
+                                  KeyPieces& value, Quad& newest_value) const {
     const int d = task.head_dim, behind = item.length - 1 - item.first;
+    if (item.column >= d || item.first_of_warp >= item.length) return;
     const bool has_newest = behind >= 0 && behind < kKeys && behind % kKeysApart == 0;
+    const std::uint32_t* const own = qkv_words(item.r) + item.head * d + item.column;
+    const std::uint32_t* const new_key =
+        qkv_words(item.r) + (task.heads + item.kv_head) * d + item.column;
+    const std::uint32_t* const new_value = new_key + kv_columns();
+    const Eight seen = peek_eight(own);
+    Eight seen_key, seen_value;
+    if (has_newest) {  // on their way together
+      seen_key = peek_eight(new_key);
+      seen_value = peek_eight(new_value);
+    }
+    const Quad piece = take_eight(own, mark, seen);
     TRIREME_UNROLL
-    for (int u = 0; u < kColumnTurns; ++u) {
-      const int c = item.column + u * kWidth;
-      if (c >= d || item.first_of_warp >= item.length) continue;
-      const Quad piece = take_eight(news + item.head * d + c, mark);
-      TRIREME_UNROLL
-      for (int e = 0; e < kOfQuad; ++e) query[u][e] = task.scale * number(piece, e);
-      if (!has_newest) continue;
-      const std::uint32_t* const newest = news + (task.heads + item.kv_head) * d + c;
-      const Quad new_key = take_eight(newest, mark);
-      newest_value[u] = take_eight(newest + kv_columns(), mark);
-      TRIREME_UNROLL
-      for (int t = 0; t < kKeyTurns; ++t) {
-        if (behind != t * kKeysApart) continue;
-        key[t][u] = new_key;
-        if constexpr (kHoldsValues) value[t][u] = newest_value[u];
-      }
+    for (int e = 0; e < kOfQuad; ++e) query[e] = task.scale * number(piece, e);
+    if (!has_newest) return;
+    const Quad newest_key = take_eight(new_key, mark, seen_key);
+    newest_value = take_eight(new_value, mark, seen_value);
+    TRIREME_UNROLL
+    for (int t = 0; t < kKeyTurns; ++t) {
+      if (behind != t * kKeysApart) continue;
+      key[t] = newest_key;
+      if constexpr (kHoldsValues) value[t] = newest_value;
     }
   }
   // The largest one of the warp's.
@@ -745,11 +799,8 @@ struct DecodeLayers {
       if (item.first_of_warp + t * kKeysApart >= item.length) continue;  // of all lanes
       float sum = 0;
       TRIREME_UNROLL
-      for (int u = 0; u < kColumnTurns; ++u) {
-        TRIREME_UNROLL
-        for (int e = 0; e < kOfQuad; ++e) {
-          sum = multiply_add(query[u][e], number(key[t][u], e), sum);
-        }
+      for (int e = 0; e < kOfQuad; ++e) {
+        sum = multiply_add(query[e], number(key[t], e), sum);
       }
       TRIREME_UNROLL
       for (int apart = kLanesOfKey / 2; apart > 0; apart /= 2) {
@@ -768,7 +819,7 @@ struct DecodeLayers {
   // Of a lane's keys: the sum of their weights, and values that are multiplied with them.
   TRIREME_DEVICE float add_values(const DecodeLayer& of, const Item& item,
                                   const float (&score)[kKeyTurns], float largest,
-                                  KeyPieces& value, const RowPieces& newest_value,
+                                  KeyPieces& value, const Quad& newest_value,
                                   RowFloats& sum) const {
     float total = 0;
     TRIREME_UNROLL
@@ -777,19 +828,14 @@ struct DecodeLayers {
       if (j >= item.length) continue;
       const float weight = exponential(score[t] - largest);
       total += weight;
+      if constexpr (!kHoldsValues) {
+        if (item.column >= task.head_dim) continue;
+        const std::int64_t at = item.begin + static_cast<std::int64_t>(j) * kv_columns();
+        value[t] = j + 1 == item.length ? newest_value : piece_at(of.v + at, item.column);
+      }
       TRIREME_UNROLL
-      for (int u = 0; u < kColumnTurns; ++u) {
-        if constexpr (!kHoldsValues) {
-          const int c = item.column + u * kWidth;
-          if (c >= task.head_dim) continue;
-          const std::int64_t at =
-              item.begin + static_cast<std::int64_t>(j) * kv_columns();
-          value[t][u] = j + 1 == item.length ? newest_value[u] : piece_at(of.v + at, c);
-        }
-        TRIREME_UNROLL
-        for (int e = 0; e < kOfQuad; ++e) {
-          sum[u][e] = multiply_add(weight, number(value[t][u], e), sum[u][e]);
-        }
+      for (int e = 0; e < kOfQuad; ++e) {
+        sum[e] = multiply_add(weight, number(value[t], e), sum[e]);
       }
     }
     return total;
@@ -800,10 +846,7 @@ struct DecodeLayers {
     for (int apart = kWarpLanes / 2; apart >= kLanesOfKey; apart /= 2) {
       total += shuffle_xor(total, apart);
       TRIREME_UNROLL
-      for (int u = 0; u < kColumnTurns; ++u) {
-        TRIREME_UNROLL
-        for (int e = 0; e < kOfQuad; ++e) sum[u][e] += shuffle_xor(sum[u][e], apart);
-      }
+      for (int e = 0; e < kOfQuad; ++e) sum[e] += shuffle_xor(sum[e], apart);
     }
   }
   // A column of the warps together, and with the first one their M and S.
@@ -883,13 +926,17 @@ struct DecodeLayers {
 
   const DecodeLayersTask& task;
   Fixed& fixed;
-  const int thread, warp, lane;
+  int thread, warp, lane;
   // Where this lane's next copy is of: the first of its rows.
   const std::uint16_t* asked = nullptr;
   int asked_layer = 0, asked_matrix = -1;
-  int asked_rows = 0, asked_column = 0, asked_columns = 0, asked_left = 0;
+  int asked_rows = 0;  // from its first on
+  int asked_column = 0, asked_columns = 0, asked_left = 0;
   int slot = 0;
   std::uint32_t mark = 0;
+  // What numbers of the warp's row are taken from before they are squared: the mean of
+  // its norm before.
+  float pivot = 0;
   std::uint32_t* words = nullptr;
   // In shared memory: the layers' pointers; (kRows, hidden) of norms, and twice of what
   // is added to products; (kRows, widest).

@@ -171,9 +171,13 @@ TEST(CudaDecodeLayers, Blocks) {
     task.head_dim = 8;
     return cuda::most_blocks(task, multiprocessors);
   };
-  EXPECT_EQ(most(768, 3072, 96, 132), 132);
+  // Eights of rows for each; not where that leaves many multiprocessors without a block.
+  EXPECT_EQ(most(768, 3072, 96, 132), 96);
+  EXPECT_EQ(most(1536, 6144, 192, 132), 96);
+  EXPECT_EQ(most(1024, 4096, 128, 108), 108);
+  EXPECT_EQ(most(776, 3072, 97, 132), 97);
   EXPECT_EQ(most(64, 3072, 8, 132), 64);
-  EXPECT_EQ(most(768, 40, 8, 132), 40);
+  EXPECT_EQ(most(768, 40, 8, 132), 32);
   EXPECT_EQ(most(768, 3072, 1, 132), 24);
   EXPECT_EQ(most(768, 256 * 132, 8, 132), 132);
   EXPECT_EQ(most(768, 256 * 132 + 1, 8, 132), 0);
