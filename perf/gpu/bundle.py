@@ -39,13 +39,11 @@ def corpus(name):
     return ROOT / "corpora" / f"{name}.h5"
 
 
-# Of decks of models other than GPT: the corpus that is made for their kind.
-CORPORA = {"tiny": "tiny", "tiny-bert": "bert", "bert-base": "bert", "tiny-t5": "t5",
-           "t5-small": "t5"}
-
-
 def corpus_of(deck_name):
-    return corpus(CORPORA.get(deck_name, "gpt2"))
+    """That of the smallest GPT is its own; other models of a kind have one."""
+    import parts  # not before: it asks for this module's directory itself
+    kind = parts.kind_of(deck_name)
+    return corpus("tiny" if deck_name == "tiny" else "gpt2" if kind == "gpt" else kind)
 
 
 def expected(name):

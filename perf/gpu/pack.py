@@ -45,13 +45,22 @@ checkpoint: {every: 3, keep: 2}
 """
 # The same of other kinds of model, whose corpora those of their larger ones are, too.
 DECK_OF_KIND = """# A model as small as tensor cores take, for perf/gpu_suite kinds.
-model: {{kind: {kind}, layers: 2, hidden: 128, heads: 2, head_size: 64, sequence: 128}}
-data: {{train: corpus.h5, split: [1.0, 0.0, 0.0]}}
+model: {{kind: {kind}, layers: 2, hidden: 128, heads: 2, head_size: 64, sequence: 128{model}}}
+data: {{train: corpus.h5, split: [1.0, 0.0, 0.0]{data}}}
 batch: {{micro: 2, global: 8}}
 optimizer: {{lr: 1.0e-3, schedule: constant}}
 run: {{steps: 6, seed: 7, log_every: 1, validate_every: 0}}
 checkpoint: {{every: 3, keep: 2}}
 """
+# By parts.TINY_KINDS: what their decks have beside that, under `model` and under `data`.
+KEYS_OF_KIND = {
+    "tiny-bert": ("", ""),
+    "tiny-bert-post": (", norm_placement: post", ""),
+    "tiny-bert-packed": (", binary_head: false, type_vocab_size: 0, activation: gelu",
+                         ", pack: true, reset_attention_mask: true, reset_position_ids: true"),
+    "tiny-t5": ("", ""),
+    "tiny-t5-gated": (", activation: geglu_tanh, tie_embeddings: false", ""),
+}
 DOCUMENTS_OF_KINDS = 60  # of 3000 words
 TINY_STEPS, TINY_STOP, TINY_VOCABULARY = 6, 3, 300
 WORDS_OF_TEXT = 300_000
@@ -214,10 +223,14 @@ def stage_decks(stage, trireme):
 
 
 def stage_kind(stage, trireme, kind, scratch):
-    """A corpus of made-up words of BERT's or T5's vocabulary, and the smallest deck."""
+    """A corpus of made-up words of BERT's or T5's vocabulary, and the smallest decks."""
     import compare  # not before: it is a part of the suite, as truth_work
-    deck = stage / "decks" / f"tiny-{kind}.yaml"
-    deck.write_text(DECK_OF_KIND.format(kind=kind), encoding="utf-8")
+    import parts
+    for name in parts.TINY_KINDS:
+        if parts.kind_of(name) == kind:
+            model, data = KEYS_OF_KIND[name]
+            (stage / "decks" / f"{name}.yaml").write_text(
+                DECK_OF_KIND.format(kind=kind, model=model, data=data), encoding="utf-8")
     write = {"bert": compare.write_bert_vocabulary, "t5": compare.write_t5_vocabulary}[kind]
     directory = scratch / kind
     directory.mkdir()
@@ -238,7 +251,7 @@ def stage_samples(stage, host):
     for model in parts.KINDS:
         deck = stage / "decks" / f"{model}.yaml"
         batch = int(re.search(r"^  global: (\d+)$", deck.read_text(encoding="utf-8"), re.M)[1])
-        corpus = stage / "corpora" / f"{bundle.CORPORA[model]}.h5"
+        corpus = stage / "corpora" / f"{parts.kind_of(model)}.h5"
         printed = run([host / "trireme_samples", deck, batch, f"data.train={corpus}"])
         lines = [line for line in printed.splitlines() if line.startswith("{")]
         if len(lines) != batch:
@@ -249,7 +262,8 @@ def stage_samples(stage, host):
 
 def stage_expected(stage, host):
     """What the CPU says, by programs of the host's build."""
-    import truth_work  # not before: it is a part of the suite, whose paths are the archive's
+    import parts  # not before: these are parts of the suite, whose paths are the archive's
+    import truth_work
     expected = stage / "expected"
     expected.mkdir()
     masks = [json.loads(line) for line in run([host / "trireme_gpu_masks"]).splitlines()
@@ -270,16 +284,16 @@ def stage_expected(stage, host):
                     for word in ("--set", one)]
         run([*command, *settings, "--run-dir", scratch / "first"])
         write_json(expected / "weights.json", initial_weights(scratch / "first"))
-        for kind in ("bert", "t5"):
-            deck = stage / "decks" / f"tiny-{kind}.yaml"
-            command = [host / "trireme", "train", deck, "--set",
-                       f"data.train={stage / 'corpora' / f'{kind}.h5'}"]
-            run([*command, "--run-dir", scratch / kind, "--set", "checkpoint.every=0"])
-            losses = truth_work.losses_of(truth_work.steps_of(scratch / kind))
-            write_json(expected / f"losses-{deck.stem}.json", losses)
-            run([*command, *settings, "--run-dir", scratch / f"first-{kind}"])
-            write_json(expected / f"weights-{deck.stem}.json",
-                       initial_weights(scratch / f"first-{kind}"))
+        for name in parts.TINY_KINDS:
+            corpus = stage / "corpora" / f"{parts.kind_of(name)}.h5"
+            command = [host / "trireme", "train", stage / "decks" / f"{name}.yaml", "--set",
+                       f"data.train={corpus}"]
+            run([*command, "--run-dir", scratch / name, "--set", "checkpoint.every=0"])
+            losses = truth_work.losses_of(truth_work.steps_of(scratch / name))
+            write_json(expected / f"losses-{name}.json", losses)
+            run([*command, *settings, "--run-dir", scratch / f"first-{name}"])
+            write_json(expected / f"weights-{name}.json",
+                       initial_weights(scratch / f"first-{name}"))
 
 
 def initial_weights(directory):

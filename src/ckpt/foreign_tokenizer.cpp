@@ -47,31 +47,40 @@ data::TokenizerFiles files_in(const io::Path& directory) {
   return files;
 }
 
-// One that Trireme cannot use does not keep the weights from being read. `fate` is what
-// becomes of it.
-std::optional<data::Tokenizer> usable(const data::TokenizerFiles& files,
-                                      const io::Path& directory, const char* fate,
-                                      Log& log) {
+constexpr const char* kFix =
+    "Put the model's own there, or take its files away to convert the weights alone";
+
+data::Tokenizer require_usable(const data::TokenizerFiles& files,
+                               const io::Path& directory) {
   try {
     return data::Tokenizer::from_files(files);
   } catch (const InputError& error) {
-    log.warning("'{}': {}: {}", directory.string(), fate, error.what());
+    throw InputError(fmt::format("'{}': the tokenizer cannot be used: {}. {}",
+                                 directory.string(), error.what(), kFix));
+  }
+}
+
+std::optional<data::Tokenizer> usable_json(const data::TokenizerFiles& files,
+                                           const io::Path& directory, Log& log) {
+  try {
+    return data::Tokenizer::from_files(files);
+  } catch (const InputError& error) {
+    log.warning("'{}': {} is read in the place of {}: {}", directory.string(),
+                kSentencePieceFile, kTokenizerJson, error.what());
     return std::nullopt;
   }
 }
 
 std::optional<data::Tokenizer> read_tokenizer(const io::Path& directory, Log& log) {
-  constexpr const char* kLeftOut = "the tokenizer is left out";
   data::TokenizerFiles files = files_in(directory);
   if (files.empty()) return std::nullopt;
   if (!files.contains(kTokenizerJson) || !files.contains(kSentencePieceFile)) {
-    return usable(files, directory, kLeftOut, log);
+    return require_usable(files, directory);
   }
-  std::optional<data::Tokenizer> tokenizer = usable(
-      files, directory, "spiece.model is read in the place of tokenizer.json", log);
+  std::optional<data::Tokenizer> tokenizer = usable_json(files, directory, log);
   if (!tokenizer) {
     files.erase(kTokenizerJson);
-    return usable(files, directory, kLeftOut, log);
+    return require_usable(files, directory);
   }
   if (!tokenizer->files().contains(kSentencePieceFile)) {
     log.warning(
@@ -103,16 +112,15 @@ index_t most_padding(index_t rows) {
 
 // A list of words that was cut at the end of a line cannot be told from a whole one but
 // by this.
-void warn_of_missing_tokens(const data::Tokenizer& tokenizer, index_t vocab,
-                            const io::Path& directory, Log& log) {
+void require_all_tokens(const data::Tokenizer& tokenizer, index_t vocab,
+                        const io::Path& directory) {
   const index_t size = tokenizer.vocabulary_size();
-  if (vocab - size <= most_padding(vocab)) return;
-  log.warning(
+  TRIREME_REQUIRE_INPUT(
+      vocab - size <= most_padding(vocab),
       "'{}': the tokenizer ({}) has {}, and the model's table of words {}, more than "
-      "padding explains: if its file is cut short, or another model's, put the model's "
-      "own there and convert again",
+      "padding explains: its file is cut short, or another model's. {}",
       directory.string(), tokenizer.model().description(), format_plural(size, "token"),
-      format_plural(vocab, "row"));
+      format_plural(vocab, "row"), kFix);
 }
 
 // A tokenizer may well have fewer tokens than the model, whose rows are often padded.
@@ -190,10 +198,8 @@ data::TokenizerFiles find_tokenizer(const io::Path& directory, const Dialect& di
   if (!read) return {};
   const data::Tokenizer tokenizer = with_usual_sentinels(*read, dialect, config.vocab);
   require_fitting(tokenizer, config.vocab,
-                  fmt::format("'{}': the tokenizer", directory.string()),
-                  "Put the model's own there, or take its files away to convert the "
-                  "weights alone");
-  warn_of_missing_tokens(tokenizer, config.vocab, directory, log);
+                  fmt::format("'{}': the tokenizer", directory.string()), kFix);
+  require_all_tokens(tokenizer, config.vocab, directory);
   compare_special(tokenizer, data::Special::end_of_document, config.end_of_text,
                   "eos_token_id", directory, log);
   compare_special(tokenizer, data::Special::padding, config.padding, "pad_token_id",

@@ -11,10 +11,10 @@
 namespace trireme::ckpt {
 
 // The files of a directory's tokenizer, as corpora have them that are made with it
-// (trireme tokenize --tokenizer DIRECTORY). Empty where there are none, or none that
-// Trireme can use: a warning says why. InputError where the tokenizer has tokens for
-// which the model has no row: it is another model's; a warning where the model has more
-// rows without a token than padding explains.
+// (trireme tokenize --tokenizer DIRECTORY). Empty where there are none. InputError where
+// Trireme cannot use them, where the tokenizer has tokens for which the model has no row,
+// and where the model has more rows without a token than padding explains: it is another
+// model's, or cut short.
 data::TokenizerFiles find_tokenizer(const io::Path& directory, const Dialect& dialect,
                                     const ForeignConfig& config, Log& log);
 

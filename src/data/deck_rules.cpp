@@ -1,4 +1,9 @@
 // data/deck_rules.cpp — see deck_rules.hpp.
+//
+// What a kind of model needs of a corpus is asked of all of them before the first sample
+// is made. A corpus that merely lacks it would train without a word: an objective that
+// counts nothing has no gradient. So each refusal names the option of `trireme tokenize`
+// that makes a corpus which has it.
 #include "data/deck_rules.hpp"
 
 #include <algorithm>
@@ -33,10 +38,26 @@ Sentinels sentinels_of(const Tokenizer& tokenizer) {
   TRIREME_REQUIRE_INPUT(
       sentinels.count > 0,
       "its tokenizer ({}) has no sentinels, which the samples of a t5 model are made "
-      "with: make the corpus with T5's tokenizer, or add <extra_id_0>, <extra_id_1> ..., "
-      "with ids that descend by one, to the \"added_tokens\" of its tokenizer.json",
+      "with: make the corpus again, with a model of SentencePiece and `trireme tokenize "
+      "--extra-ids 100`, which adds them, or with T5's own tokenizer",
       tokenizer.model().description());
   return sentinels;
+}
+
+bool has_two_sentences(const Corpus& corpus, index_t document) {
+  const index_t first = corpus.first_sentence_from(corpus.document_begin(document));
+  return first + 1 < corpus.sentence_count() &&
+         corpus.sentence_begin(first + 1) < corpus.document_begin(document + 1);
+}
+
+// Whether there is a document of two sentences. Where there are more sentences than
+// documents there is; else most corpora are looked through to their end.
+bool has_pairs(const Corpus& corpus) {
+  if (corpus.sentence_count() > corpus.document_count()) return true;
+  for (index_t d = 0; d < corpus.document_count(); ++d) {
+    if (has_two_sentences(corpus, d)) return true;
+  }
+  return false;
 }
 
 index_t mean_document(std::span<const std::shared_ptr<const Corpus>> corpora) {
@@ -77,8 +98,9 @@ SpanRules span_rules(const config::Deck& deck, const Corpus& corpus) {
                   .pack = deck.data.pack,
                   .end = static_cast<std::int32_t>(corpus.end_of_document())};
   const Sentinels sentinels = of_tokenizer(corpus, [&](const Tokenizer& tokenizer) {
+    const Sentinels found = sentinels_of(tokenizer);
     rules.padding = static_cast<std::int32_t>(tokenizer.special(Special::padding));
-    return sentinels_of(tokenizer);
+    return found;
   });
   rules.first_sentinel = static_cast<std::int32_t>(sentinels.first);
   rules.sentinels = sentinels.count;
@@ -92,13 +114,27 @@ bool documents_set_windows(const config::Deck& deck) {
 }
 
 void require_sentences(const config::Deck& deck, const Corpus& corpus) {
+  const config::Pairs pairs = deck.data.pairs;
+  if (deck.model.kind != config::ModelKind::bert || pairs == config::Pairs::none) return;
   TRIREME_REQUIRE_INPUT(
-      deck.model.kind != config::ModelKind::bert ||
-          deck.data.pairs == config::Pairs::none || corpus.has_sentences(),
+      corpus.has_sentences(),
       "corpus '{}' has no sentences, and data.pairs: {} makes pairs of segments of them: "
       "make it again with `trireme tokenize --sentences LANGUAGE` (a model that is "
       "trained with data.pairs: none and model.binary_head: false needs none)",
-      corpus.path().string(), config::name_of(deck.data.pairs));
+      corpus.path().string(), config::name_of(pairs));
+  TRIREME_REQUIRE_INPUT(
+      has_pairs(corpus),
+      "corpus '{}' has no document of two sentences, and data.pairs: {} makes pairs of a "
+      "document's: make it again with `trireme tokenize --documents blank-line` or "
+      "`--documents file`, where a line of its text is less than a document",
+      corpus.path().string(), config::name_of(pairs));
+  TRIREME_REQUIRE_INPUT(
+      pairs != config::Pairs::next || corpus.document_count() > 1,
+      "corpus '{}' has one document, and data.pairs: next takes every other second "
+      "segment from another one: make it again with `trireme tokenize --documents "
+      "blank-line`, which begins a document behind each blank line, or train with "
+      "data.pairs: order",
+      corpus.path().string());
 }
 
 SampleRules rules_of(const config::Deck& deck,

@@ -9,7 +9,9 @@
 #include "data/sentence_piece_files.hpp"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,6 +58,29 @@ std::optional<std::int64_t> count_of_config(const Json& config) {
   const auto name = value_or<std::string>(config, "tokenizer_class", "");
   if (name == "T5Tokenizer" || name == "T5TokenizerFast") return 100;
   return std::nullopt;
+}
+
+// Classes of transformers that change the text before the model has it, or its ids after.
+constexpr std::array<std::string_view, 9> kOtherClasses = {
+    "Albert", "Barthez",    "Camembert", "Deberta", "FNet",
+    "MBart",  "XLMRoberta", "Pegasus",   "XLNet"};
+
+void require_own_ids(const Json& config) {
+  const auto name = value_or<std::string>(config, "tokenizer_class", "");
+  const bool is_other = std::ranges::any_of(
+      kOtherClasses, [&](std::string_view other) { return name.starts_with(other); });
+  if (is_other) {
+    refuse_config(fmt::format("tokenizer_class {} has ids or texts other than the "
+                              "model's",
+                              name),
+                  "Make a tokenizer.json of it, which says what it does, or use the "
+                  "model without this file");
+  }
+  if (value_or(config, "do_lower_case", false)) {
+    refuse_config("do_lower_case is true",
+                  "Train a model on text in lower case instead, or use the model without "
+                  "this file");
+  }
 }
 
 // Ids below the model's size name its pieces, those above are tokens added to it.
@@ -129,6 +154,7 @@ void take_config(const SentencePieceModel& model, const std::string& text,
   TRIREME_REQUIRE_INPUT(config.is_object(),
                         "tokenizer file '{}': expected an object, found {}",
                         kTokenizerConfig, config.type_name());
+  require_own_ids(config);
   std::vector<AddedToken> decoded;
   take_decoder(model, value_or(config, "added_tokens_decoder", Json::object()), decoded);
   if (std::ranges::find(decoded, sentinel_text(0), &AddedToken::text) == decoded.end()) {

@@ -11,18 +11,24 @@
 
 namespace trireme::test {
 
-// By this tokenizer, with more options of `trireme tokenize`.
-inline void make_sample_corpus(const std::filesystem::path& out,
-                               const std::string& tokenizer,
-                               const std::vector<std::string>& options) {
+// Of a text, by this tokenizer, with more options of `trireme tokenize`.
+inline void make_corpus_of(const std::filesystem::path& text,
+                           const std::filesystem::path& out, const std::string& tokenizer,
+                           const std::vector<std::string>& options) {
   const fs::path place = source_file("tests/parity/fixtures/tokenizer");
-  std::vector<std::string> arguments = {
-      "tokenize",        "--documents", "blank-line", "--tokenizer",
-      place / tokenizer, "--out",       out};
+  std::vector<std::string> arguments = {"tokenize", "--tokenizer", place / tokenizer,
+                                        "--out", out};
   arguments.insert(arguments.end(), options.begin(), options.end());
-  arguments.push_back(place / "sample.txt");
+  arguments.push_back(text);
   const RunResult result = trireme(arguments);
   EXPECT_EQ(result.status, 0) << result.err;
+}
+inline void make_sample_corpus(const std::filesystem::path& out,
+                               const std::string& tokenizer,
+                               std::vector<std::string> options) {
+  options.insert(options.end(), {"--documents", "blank-line"});
+  make_corpus_of(source_file("tests/parity/fixtures/tokenizer/sample.txt"), out,
+                 tokenizer, options);
 }
 
 // In WordPiece, with its sentences.

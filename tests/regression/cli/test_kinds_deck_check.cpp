@@ -53,11 +53,16 @@ TEST_F(KindsDeckCheck, VocabularyWithoutTheSpecialTokens) {
   // A corpus of one kind for the other.
   expect_no_run(train_kind("bert", with_sentinels(), alone),
                 {"SentencePiece", "has no [CLS], no [SEP], no [MASK]"});
-  expect_no_run(train_kind("t5", in_pieces()),
-                {"1 error",
-                 "has no sentinels, which the samples of a t5 model are made "
-                 "with: make the corpus with T5's tokenizer"});
-  expect_no_run(train_kind("t5", corpus()), {"lacks a token for padding"});
+  expect_no_run(
+      train_kind("t5", in_pieces()),
+      {"1 error",
+       "has no sentinels, which the samples of a t5 model are made "
+       "with: make the corpus again, with a model of SentencePiece and `trireme "
+       "tokenize --extra-ids 100`"});
+  expect_no_run(train_kind("t5", corpus()), {"has no sentinels", "--extra-ids 100"});
+  const fs::path bare = tokenized("bare.h5", {"unigram.model"});
+  expect_no_run(train_kind("t5", bare),
+                {"bare.h5", "(SentencePiece", "has no sentinels", "--extra-ids 100"});
   const fs::path few = tokenized("few.h5", {"unigram.model", "--extra-ids", "2"});
   expect_no_run(train_kind("t5", few, {"model.sequence=64"}),
                 {"few.h5",
@@ -74,6 +79,17 @@ TEST_F(KindsDeckCheck, CorpusWithoutSentencesForPairs) {
          "make it again with `trireme tokenize --sentences LANGUAGE` (a model that is "
          "trained with data.pairs: none and model.binary_head: false needs none)"});
   }
+  // Documents of a sentence each, and one document alone, have none either.
+  const fs::path single = scratch_ / "single.h5", alone = scratch_ / "alone.h5";
+  const fs::path lines = scratch_ / "lines.txt";
+  io::write_file(lines, "He went home.\nShe stayed there.\nThey met again.\n");
+  make_corpus_of(lines, single, "uncased", {"--sentences", "en", "--documents", "line"});
+  make_corpus_of(lines, alone, "uncased", {"--sentences", "en"});
+  expect_no_run(train_kind("bert", single),
+                {"single.h5", "has no document of two sentences", "--documents"});
+  expect_no_run(
+      train_kind("bert", alone, {"data.pairs=next"}),
+      {"alone.h5", "has one document", "--documents blank-line", "data.pairs: order"});
   // Both corpora are to have them, and both are named.
   expect_no_run(train_kind("bert", in_pieces(),
                            {"data.validation={book: " + in_pieces().string() + "}"}),

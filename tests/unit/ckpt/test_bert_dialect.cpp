@@ -332,7 +332,7 @@ TEST_F(BertDialect, TheTokenizerTravelsAlong) {
 }
 
 // Cut at the end of a line it is a list like another, but for the rows without a word.
-TEST_F(BertDialect, AWordListWithoutItsLastLineIsAWarning) {
+TEST_F(BertDialect, AWordListWithoutItsLastLineIsRefused) {
   files_.write(theirs());
   const std::string list = word_list(kLetters).at("vocab.txt");
   const auto read = [&](const std::string& content) {
@@ -341,14 +341,13 @@ TEST_F(BertDialect, AWordListWithoutItsLastLineIsAWarning) {
   };
   EXPECT_FALSE(read(list).empty());
   EXPECT_TRUE(log_.warnings().empty());
-  EXPECT_FALSE(read(list.substr(0, list.rfind("##T"))).empty());
-  ASSERT_EQ(log_.warnings().size(), 1u);
-  EXPECT_THAT(log_.warnings()[0],
-              AllOf(HasSubstr("theirs': the tokenizer (WordPiece"),
-                    HasSubstr("has 96 tokens, and the model's table of words 97 rows, "
-                              "more than padding explains"),
-                    HasSubstr("cut short, or another model's"),
-                    HasSubstr("put the model's own there and convert again")));
+  EXPECT_THAT(
+      test::message_of<InputError>([&] { read(list.substr(0, list.rfind("##T"))); }),
+      AllOf(HasSubstr("theirs': the tokenizer (WordPiece"),
+            HasSubstr("has 96 tokens, and the model's table of words 97 rows, "
+                      "more than padding explains"),
+            HasSubstr("cut short, or another model's"),
+            HasSubstr("Put the model's own there")));
 }
 
 }  // namespace

@@ -143,10 +143,10 @@ TEST_F(ForeignTokenizer, AModelStandsInForATokenizerJsonThatCannotBeUsed) {
               AllOf(HasSubstr("spiece.model is read in the place of tokenizer.json"),
                     HasSubstr("the normalizer")));
   put("spiece.model", "version https://git-lfs.github.com/spec/v1\n");
-  EXPECT_TRUE(found().empty());
-  ASSERT_EQ(log_.warnings().size(), 3u);
-  EXPECT_THAT(log_.warnings()[2],
-              AllOf(HasSubstr("the tokenizer is left out"), HasSubstr("spiece.model")));
+  EXPECT_THAT(
+      message_of<InputError>([&] { found(); }),
+      AllOf(HasSubstr("theirs': the tokenizer cannot be used"), HasSubstr("spiece.model"),
+            HasSubstr("Put the model's own there, or take its files away")));
 }
 
 TEST_F(ForeignTokenizer, AModelOfOtherPiecesIsLeftOut) {
@@ -183,7 +183,7 @@ TEST_F(ForeignTokenizer, OfAnotherModelIsRefused) {
                     HasSubstr("97 rows"), HasSubstr("Convert the model again")));
 }
 
-TEST_F(ForeignTokenizer, WithFewerTokensThanPaddingExplainsIsAWarning) {
+TEST_F(ForeignTokenizer, WithFewerTokensThanPaddingExplainsIsRefused) {
   put("spiece.model", unigram_);
   put("tokenizer_config.json", R"({"extra_ids": 100})");
   // As many rows as tokens, or the next multiple of 8, of 32 and of 128.
@@ -194,12 +194,9 @@ TEST_F(ForeignTokenizer, WithFewerTokensThanPaddingExplainsIsAWarning) {
   }
   // An odd number of rows has no padding; 20 rows are more than a multiple of 8 explains,
   // 252 more than one of 128.
-  std::size_t warnings = 0;
   for (const index_t rows : {4101, 4120, 4352}) {
     set_rows(rows);
-    EXPECT_FALSE(found().empty());
-    ASSERT_EQ(log_.warnings().size(), ++warnings) << rows;
-    EXPECT_THAT(log_.warnings().back(),
+    EXPECT_THAT(message_of<InputError>([&] { found(); }),
                 AllOf(HasSubstr("4,100 tokens"), HasSubstr(format_plural(rows, "row")),
                       HasSubstr("more than padding explains")));
   }

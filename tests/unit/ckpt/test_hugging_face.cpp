@@ -383,12 +383,11 @@ TEST_F(HuggingFaceTest, TokenizerFilesTravelAlong) {
             model.tokenizer_files());
 }
 
-TEST_F(HuggingFaceTest, ATokenizerThatCannotBeUsedIsAWarning) {
+TEST_F(HuggingFaceTest, ATokenizerThatCannotBeUsedIsRefused) {
   const io::Path directory = write();
   io::write_file(directory / "tokenizer.json", R"({"model":{"type":"WordPiece"}})");
-  EXPECT_TRUE(HuggingFaceModel(directory, log_).tokenizer_files().empty());
-  ASSERT_EQ(log_.warnings().size(), 1u);
-  EXPECT_THAT(log_.warnings()[0], HasSubstr("the tokenizer is left out"));
+  EXPECT_THAT(test::message_of<InputError>([&] { HuggingFaceModel(directory, log_); }),
+              HasSubstr("take its files away to convert the weights alone"));
 }
 
 TEST_F(HuggingFaceTest, ATokenizerOfAnotherModelIsRefused) {

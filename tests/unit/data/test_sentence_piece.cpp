@@ -578,6 +578,10 @@ TEST_F(SentencePieceTokenizer, RefusesTheConfigOfAnother) {
       HasSubstr("token 1 is '<s>', and piece 1 of the model is '</s>'"));
   EXPECT_THAT(error_of_piece_config(R"({"added_tokens_decoder": {"x": "<s>"}})"),
               HasSubstr("no id and text at 'x'"));
+  EXPECT_THAT(error_of_piece_config(R"({"tokenizer_class": "AlbertTokenizer"})"),
+              HasSubstr("tokenizer_class AlbertTokenizer has ids or texts other than"));
+  EXPECT_THAT(error_of_piece_config(R"({"do_lower_case": true})"),
+              HasSubstr("do_lower_case is true"));
 }
 
 TEST(SentencePieceModelFiles, AreRefusedWithoutTheLibrary) {
