@@ -85,12 +85,19 @@ def dropout(results):
 
 
 def kinds(results):
-    """What truth, ratio and dropout ask of GPT, of BERT and T5."""
+    """What truth asks of GPT, of BERT and T5."""
     del results
     planned = [step(f"{work} of {tiny}", limit, work, tiny) for tiny in TINY_KINDS
                for work, limit in (("weights", 8), ("losses", 22))]
     planned += [step(f"twice of {tiny}", 30, "twice", tiny) for tiny in TINY_KINDS]
-    planned += [step(f"profile of {model}", 25, "profile", "0", model) for model in KINDS]
+    return planned + [step(f"profile of {model}", 25, "profile", "0", model)
+                      for model in KINDS]
+
+
+def kinds_ratio(results):
+    """And what ratio and dropout ask."""
+    del results
+    planned = []
     for dropout_now, limit in (("0", 95), ("0.1", 125)):
         needs = ("torch", "transformers")
         planned.append(step(f"compile {' and '.join(KINDS)}, dropout {dropout_now}", limit,
@@ -100,4 +107,5 @@ def kinds(results):
     return planned
 
 
-PARTS = {"truth": truth, "tune": tune, "ratio": ratio, "dropout": dropout, "kinds": kinds}
+PARTS = {"truth": truth, "tune": tune, "ratio": ratio, "dropout": dropout, "kinds": kinds,
+         "kinds-ratio": kinds_ratio}

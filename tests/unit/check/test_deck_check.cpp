@@ -28,7 +28,7 @@ class DeckCheckOfBlends : public ::testing::Test {
   std::string corpus(const std::string& name, int documents, int words,
                      const data::CorpusOptions& options = {}) const {
     std::string text;
-    for (int word = 0; word < words; ++word) text += "the ";
+    for (int word = 0; word < words; ++word) text += word % 10 == 9 ? ". " : "The ";
     static const auto tokenizer = data::Tokenizer::load({test::fixture("uncased")});
     test::make_corpus(scratch_, name,
                       std::vector(static_cast<std::size_t>(documents), text), tokenizer,
