@@ -430,7 +430,7 @@ TEST_F(InspectSamples, Refused) {
   refused(corpus(),
           {"--show", "1", "--model-deck",
            deck_of("model: {kind: t5, decoder_layers: 2, " + kSmall + "sequence: 16}")},
-          {"corpus.h5", "lacks a token for padding"});
+          {"corpus.h5", "has no sentinels"});
   ASSERT_EQ(train().status, 0);
   refused(run_dir(), {"--show", "1"}, {"is not a corpus", "--model-deck", "deck.yaml"});
   const fs::path shard = newest() / "index.h5";
