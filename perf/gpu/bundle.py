@@ -7,6 +7,7 @@ import pathlib
 import shutil
 
 import device
+import parts
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -41,7 +42,6 @@ def corpus(name):
 
 def corpus_of(deck_name):
     """That of the smallest GPT is its own; other models of a kind have one."""
-    import parts  # not before: it asks for this module's directory itself
     kind = parts.kind_of(deck_name)
     return corpus("tiny" if deck_name == "tiny" else "gpt2" if kind == "gpt" else kind)
 

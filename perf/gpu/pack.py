@@ -24,6 +24,7 @@ import tarfile
 import tempfile
 
 import loader
+import parts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAME = "trireme-gpu-suite"
@@ -225,7 +226,6 @@ def stage_decks(stage, trireme):
 def stage_kind(stage, trireme, kind, scratch):
     """A corpus of made-up words of BERT's or T5's vocabulary, and the smallest decks."""
     import compare  # not before: it is a part of the suite, as truth_work
-    import parts
     for name in parts.TINY_KINDS:
         if parts.kind_of(name) == kind:
             model, data = KEYS_OF_KIND[name]
@@ -246,8 +246,6 @@ def stage_kind(stage, trireme, kind, scratch):
 
 def stage_samples(stage, host):
     """What PyTorch's steps of BERT and T5 train on: the first samples of the run."""
-    import bundle
-    import parts
     for model in parts.KINDS:
         deck = stage / "decks" / f"{model}.yaml"
         batch = int(re.search(r"^  global: (\d+)$", deck.read_text(encoding="utf-8"), re.M)[1])
@@ -262,8 +260,7 @@ def stage_samples(stage, host):
 
 def stage_expected(stage, host):
     """What the CPU says, by programs of the host's build."""
-    import parts  # not before: these are parts of the suite, whose paths are the archive's
-    import truth_work
+    import truth_work  # not before: it is a part of the suite, whose paths are the archive's
     expected = stage / "expected"
     expected.mkdir()
     masks = [json.loads(line) for line in run([host / "trireme_gpu_masks"]).splitlines()
