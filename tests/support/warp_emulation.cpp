@@ -17,6 +17,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <utility>
 #include <vector>
@@ -177,6 +178,8 @@ class Block {
   }
 
   int index() const { return index_; }
+  // Of tensor cores, in all blocks that this one has been.
+  std::int64_t products() const { return products_; }
   int thread() const { return static_cast<int>(current_); }
   std::byte* shared() { return reinterpret_cast<std::byte*>(shared_.data()); }
   Thread& self() { return threads_[current_]; }
@@ -371,7 +374,8 @@ class Block {
     return static_cast<float>(x);
   }
   template <class T>
-  static void multiply(Thread* lanes) {
+  void multiply(Thread* lanes) {
+    ++products_;
     float a[16][16], b[16][8];
     for (int l = 0; l < kWarpLanes; ++l) {
       const int g = l / 4, t = l % 4;
@@ -401,6 +405,7 @@ class Block {
   Stack scheduler_stack_;
   std::size_t current_ = 0;
   int index_ = 0;
+  std::int64_t products_ = 0;
   std::exception_ptr failure_;
 };
 
@@ -409,7 +414,7 @@ thread_local Block* block = nullptr;
 
 }  // namespace
 
-void run_emulated(const EmulatedGrid& grid, const std::function<void()>& kernel) {
+std::int64_t run_emulated(const EmulatedGrid& grid, const std::function<void()>& kernel) {
   std::vector<std::unique_ptr<Block>> under_way, resting;
   int begun = 0;
   std::minstd_rand engine;
@@ -426,7 +431,12 @@ void run_emulated(const EmulatedGrid& grid, const std::function<void()>& kernel)
            under_way.size() < static_cast<std::size_t>(grid.blocks_under_way)) {
       begin_one();
     }
-    if (under_way.empty()) return;
+    if (under_way.empty()) {
+      return std::accumulate(resting.begin(), resting.end(), std::int64_t{0},
+                             [](std::int64_t sum, const std::unique_ptr<Block>& of) {
+                               return sum + of->products();
+                             });
+    }
     bool has_moved = false;
     std::shuffle(under_way.begin(), under_way.end(), engine);
     for (std::size_t i = 0; i < under_way.size() && !has_moved; ++i) {

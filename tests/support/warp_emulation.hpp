@@ -17,6 +17,7 @@
 #define TRIREME_TESTS_SUPPORT_WARP_EMULATION_HPP_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 namespace trireme::test {
@@ -32,9 +33,10 @@ struct EmulatedGrid {
   int blocks_under_way = 1;  // at most
 };
 
-// Runs `kernel` as every thread of the grid. Throws trireme::Error for a mistake as
-// above, and what a thread throws.
-void run_emulated(const EmulatedGrid& grid, const std::function<void()>& kernel);
+// Runs `kernel` as every thread of the grid. Returns how many products of tensor cores
+// (16 x 16 by 16 x 8 elements) its warps have asked for. Throws trireme::Error for a
+// mistake as above, and what a thread throws.
+std::int64_t run_emulated(const EmulatedGrid& grid, const std::function<void()>& kernel);
 
 }  // namespace trireme::test
 

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "kernels/cuda/attention_backward.hpp"
 #include "kernels/cuda/attention_forward.hpp"
+#include "kernels/impl/attention_mask.hpp"
 #include "kernels/impl/attention_task.hpp"
 #include "support/warp_emulation.hpp"
 #include "unit/kernels/attention_problem.hpp"
@@ -19,6 +20,31 @@ namespace {
 
 using namespace attention_test;
 using test::WarpOrder;
+
+// Pairs of a tile of queries and one of keys in which some query sees some key: from the
+// first key that they see to the last one there are no gaps.
+std::int64_t pairs_of_tiles(const AttentionDesc& desc, index_t queries, index_t keys) {
+  std::int64_t pairs = 0;
+  for (index_t sample = 0; sample < desc.batch; ++sample) {
+    for (index_t first = 0; first < desc.q_length; first += queries) {
+      const index_t last = std::min(first + queries, desc.q_length) - 1;
+      const impl::KeyRange seen = impl::visible_keys(desc, sample, first, last);
+      if (seen.is_empty()) continue;
+      pairs += desc.heads * ((seen.end - 1) / keys - seen.begin / keys + 1);
+    }
+  }
+  return pairs;
+}
+// Padding, other documents and the future cost nothing beyond the tile that they begin
+// in: results do not tell, so that what tensor cores were asked for is counted.
+template <class Kernel>
+void expect_visits_alone(const AttentionDesc& desc, std::int64_t products,
+                         std::int64_t of_pair) {
+  constexpr std::int64_t kOfProduct = 16 * 16 * 8;
+  const std::int64_t of_tiles =
+      of_pair * Kernel::kQueries * Kernel::kKeys * desc.head_dim / kOfProduct;
+  EXPECT_EQ(products, of_tiles * pairs_of_tiles(desc, Kernel::kQueries, Kernel::kKeys));
+}
 
 constexpr index_t kGap = 8;  // rows begin at multiples of 16 bytes
 
@@ -46,11 +72,12 @@ Output<T> emulate(const Problem<T>& problem, const Run& run) {
   const float* const bias = kHasBias ? problem.bias.vector().data() : nullptr;
   const cuda::AttentionForwardTask forward = impl::task_of(impl::ForwardArguments<T>{
       desc, step.view(), q, k, v, out.o.view(), out.lse.vector().data(), bias});
-  test::run_emulated({.blocks = Forward::blocks(shape),
-                      .threads = Forward::kThreads,
-                      .shared_bytes = Forward::kSharedBytes,
-                      .order = run.order},
-                     [&] { Forward::block(forward); });
+  const std::int64_t forwards = test::run_emulated({.blocks = Forward::blocks(shape),
+                                                    .threads = Forward::kThreads,
+                                                    .shared_bytes = Forward::kSharedBytes,
+                                                    .order = run.order},
+                                                   [&] { Forward::block(forward); });
+  expect_visits_alone<Forward>(desc, forwards, 2);  // q k^T and p v
 
   // Nothing may depend on what was there.
   const Array<float> delta(extent(desc.batch * desc.heads * desc.q_length), NAN);
@@ -63,12 +90,15 @@ Output<T> emulate(const Problem<T>& problem, const Run& run) {
   test::run_emulated(
       {.blocks = Delta::blocks(shape), .threads = Delta::kThreads, .order = run.order},
       [&] { Delta::block(backward); });
-  test::run_emulated({.blocks = Backward::blocks(shape, run.key_tiles),
-                      .threads = Backward::kThreads,
-                      .shared_bytes = Backward::kSharedBytes,
-                      .order = run.order,
-                      .blocks_under_way = run.blocks_under_way},
-                     [&] { Backward::block(backward, run.key_tiles); });
+  const std::int64_t backwards =
+      test::run_emulated({.blocks = Backward::blocks(shape, run.key_tiles),
+                          .threads = Backward::kThreads,
+                          .shared_bytes = Backward::kSharedBytes,
+                          .order = run.order,
+                          .blocks_under_way = run.blocks_under_way},
+                         [&] { Backward::block(backward, run.key_tiles); });
+  // q k^T, d_o v^T, and the sums of d_v, d_k and d_q.
+  expect_visits_alone<Backward>(desc, backwards, 5);
   impl::sum_bias_windows<float>(Exec(), desc, impl::bias_sums(shape), backward.bias_sums,
                                 out.d_bias.vector().data());
   return out;

@@ -420,11 +420,12 @@ TEST(VisitedTiles, OfHalfPaddingAreAQuarter) {
 }
 
 // The ranges that all walks go by, that of kernels/attention.cpp too: from the first key
-// that some query of a tile sees to the last one. A tile has 64 queries, on a GPU 32.
+// that some query of a tile sees to the last one. A tile has 64 queries, or half as many;
+// on a GPU 128 too, whose visits test_cuda_attention.cpp counts.
 TEST(VisitedTiles, RangesAreThoseOfTheirQueries) {
   for (const MaskedTexts& texts : masked_texts()) {
     const MaskFields fields(texts);
-    for (const index_t rows : {index_t{kTile}, index_t{kTile / 2}}) {
+    for (const index_t rows : {index_t{kTile / 2}, index_t{kTile}, index_t{2 * kTile}}) {
       for (index_t first = 0; first < texts.queries; first += rows) {
         const index_t last = std::min(first + rows, texts.queries) - 1;
         for (index_t sample = 0; sample < texts.batch; ++sample) {
