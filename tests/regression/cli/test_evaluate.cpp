@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "regression/cli/model_uses.hpp"
 #include "regression/cli/small_checkpoint.hpp"
@@ -92,14 +93,19 @@ class EvaluateKinds : public Evaluate {
     make_kind_corpus(kind, path, options);
     return path;
   }
+  static TextFiles tokenizer_of(const std::string& kind) {
+    return kind == "bert" ? tokenizer_of_bert() : tokenizer_of_t5();
+  }
   static void make_kind_corpus(const std::string& kind, const fs::path& path,
                                const std::vector<std::string>& options) {
+    make_kind_corpus(kind, path, options, tokenizer_of(kind));
+  }
+  static void make_kind_corpus(const std::string& kind, const fs::path& path,
+                               const std::vector<std::string>& options,
+                               const TextFiles& files) {
     const fs::path tokenizer = path.string() + "-tokenizer";
     fs::create_directory(tokenizer);
-    for (const auto& [file, content] :
-         kind == "bert" ? tokenizer_of_bert() : tokenizer_of_t5()) {
-      spill(tokenizer / file, content);
-    }
+    for (const auto& [file, content] : files) spill(tokenizer / file, content);
     const fs::path text = path.string() + ".txt";
     spill(text, words_of_fixtures(kind == "bert"));
     std::vector<std::string> arguments = {
@@ -427,6 +433,44 @@ TEST_F(EvaluateKinds, OnAnyGrid) {
     }
     expect_refusal(evaluate({"--set", "data.pairs=none"}),
                    {"--set data.pairs=none", "are the checkpoint's"});
+  }
+}
+
+// A corpus of as many words, two of which have each other's ids, has all that the kind's
+// samples need; only its tokenizer tells that its ids mean something else here.
+TEST_F(EvaluateKinds, CorpusOfAnotherTokenizer) {
+  for (const std::string kind : {"bert", "t5"}) {
+    SCOPED_TRACE(kind);
+    TextFiles files = tokenizer_of(kind);
+    std::string& words = files[kind == "bert" ? "vocab.txt" : "tokenizer.json"];
+    const std::string quote = kind == "bert" ? "\n" : "\"";
+    const std::size_t first = words.find(quote + "w7" + quote),
+                      second = words.find(quote + "w8" + quote);
+    ASSERT_NE(first, std::string::npos);
+    ASSERT_NE(second, std::string::npos);
+    std::swap(words[first + 2], words[second + 2]);
+    const fs::path swapped = scratch_ / (kind + "-swapped.h5");
+    const std::vector<std::string> options =
+        kind == "bert" ? std::vector<std::string>{"--sentences", "en"}
+                       : std::vector<std::string>{};
+    make_kind_corpus(kind, swapped, options, files);
+    const fs::path same = scratch_ / (kind + "-same.h5");
+    make_kind_corpus(kind, same, options);
+
+    fs::remove_all(run_dir());
+    const RunResult trained = train_to_evaluate(kind);
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const fs::path numbers = scratch_ / "refused.json";
+    for (const int ranks : {0, 2}) {
+      expect_refusal(evaluate({"--data", swapped, "--json", numbers}, ranks),
+                     {"'" + swapped.string() + "'", "another tokenizer"});
+    }
+    EXPECT_FALSE(fs::exists(numbers));
+    // Of several files the one is named that is not the model's.
+    const RunResult both = evaluate({"--data", same, "--data", swapped});
+    expect_refusal(both, {"'" + swapped.string() + "'", "another tokenizer"});
+    EXPECT_THAT(both.err, Not(HasSubstr(same.string())));
+    EXPECT_GT(result({"--data", same})["tokens"], 0);
   }
 }
 

@@ -1,8 +1,14 @@
 // `trireme inspect`: corpora, checkpoints and runs, whole and damaged.
 #include <fmt/format.h>
 
+#include <cctype>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "regression/cli/workplace.hpp"
 
@@ -302,6 +308,10 @@ class InspectSamples : public Inspect {
           "Spirit of God moved upon the face of the waters. And God said, Let there be "
           "light: and there was light.\n";
     }
+    return corpus_of(how, text);
+  }
+  // Lines are documents.
+  fs::path corpus_of(const std::vector<std::string>& how, const std::string& text) const {
     spill(scratch_ / "genesis.txt", text);
     std::vector<std::string> arguments = {
         "tokenize", "--documents", "line", "--out", path(), "--overwrite", "--tokenizer"};
@@ -374,6 +384,106 @@ TEST_F(InspectSamples, OfBert) {
             "  masked_labels     \" darkness\", \" was\", \" of\", \" the\", \" earth\"\n"
             "  masked_weights    1 x 5\n");
   EXPECT_EQ(json_["kind"], "bert");
+}
+
+// What the text of a BERT's sample says of each of its segments: how many tokens it has,
+// and of which words. What is in braces is a token each, and says nothing of its
+// document.
+struct Segment {
+  int tokens = 0;
+  std::set<std::string> words;
+};
+std::vector<Segment> segments_of(const std::string& sample) {
+  const std::regex token(R"(\{[^}]*\}|\[[A-Z]+\]|[a-z]+|\.)"), line("tokens +\"(.*)\"");
+  std::smatch found;
+  EXPECT_TRUE(std::regex_search(sample, found, line)) << sample;
+  const std::string text = found.str(1);
+  std::vector<Segment> segments(1);
+  for (std::sregex_iterator i(text.begin(), text.end(), token), end; i != end; ++i) {
+    ++segments.back().tokens;
+    if (std::isalpha(i->str()[0]) != 0) segments.back().words.insert(i->str());
+    if (i->str() == "[SEP]") segments.emplace_back();
+  }
+  segments.pop_back();  // behind the last [SEP]
+  return segments;
+}
+
+// Each document has a word of its own, which tells from where a segment is: two words in
+// a sample whose second segment is of another document, and one where it goes on.
+TEST_F(InspectSamples, OfBertWithNextSentences) {
+  std::string text;
+  for (const std::string word :
+       {"heaven", "light", "waters", "deep", "earth", "spirit", "face", "god"}) {
+    for (int i = 0; i < 12; ++i) text += "The " + word + " " + word + " " + word + ". ";
+    text += "\n";
+  }
+  corpus_of({fixture("uncased"), "--sentences", "en"}, text);
+  const std::string print = shown("model: {kind: bert, " + kSmall +
+                                      "sequence: 32}\n"
+                                      "data: {pairs: next, mask_prob: 0.05}",
+                                  16);
+  EXPECT_THAT(print, HasSubstr("\n  pair_weights      1\npredictions, "));
+  ASSERT_EQ(json_["shown"].size(), 16u);
+  std::map<std::size_t, int> seen;
+  for (const json& sample : json_["shown"]) {
+    const std::string one = sample["text"];
+    const std::vector<Segment> segments = segments_of(one);
+    ASSERT_EQ(segments.size(), 2u) << one;
+    std::set<std::string> words = segments[0].words;
+    words.insert(segments[1].words.begin(), segments[1].words.end());
+    words.erase("the");
+    ASSERT_GE(words.size(), 1u) << one;
+    ASSERT_LE(words.size(), 2u) << one;
+    EXPECT_THAT(one,
+                HasSubstr(fmt::format("\n  pair_labels       {}\n", words.size() - 1)));
+    const int first = segments[0].tokens, second = segments[1].tokens;
+    EXPECT_THAT(one, HasSubstr(fmt::format("\n  lengths           {}\n"
+                                           "  token_types       0 x {}, 1 x {}",
+                                           first + second, first, second)));
+    ++seen[words.size() - 1];
+  }
+  EXPECT_GT(seen[0], 0);
+  EXPECT_GT(seen[1], 0);
+}
+
+// A document of 58 tokens between [CLS] and its [SEP], and what has room of the next one.
+TEST_F(InspectSamples, OfBertWithPackedDocuments) {
+  corpus_of({fixture("uncased")});
+  const std::string model =
+      "model: {kind: bert, " + kSmall + "sequence: 64, binary_head: false}\n";
+  const std::string tokens =
+      "  tokens            \"[CLS] in the beginning god created the heaven and the "
+      "earth. "
+      "{[MASK]} the {[MASK]} {was} without form, and {void} ; and darkness was upon the "
+      "face {[MASK]} {[MASK]} {deep}. and the spirit of god moved upon the {[MASK]} of "
+      "the waters. and god said, let there be light : and {[MASK]} was light. [SEP] in "
+      "{which} beginning [SEP]\"\n";
+  const std::string predictions =
+      "predictions, 10 positions\n"
+      "  masked_positions  12, 14, 15, 20, 28 ... 30, 40, 55, 61\n"
+      "  masked_labels     \" and\", \" earth\", \" was\", \" void\", \" of\", "
+      "\" the\", \" deep\", \" face\", \" there\", \" the\"\n"
+      "  masked_weights    1 x 10\n";
+  EXPECT_EQ(shown(model + "data: {pack: true, reset_attention_mask: true, "
+                          "reset_position_ids: true}"),
+            "sample 0, window 0\n"
+            "text, 64 positions\n" +
+                tokens +
+                "  positions         0 ... 59, 0 ... 3\n"
+                "  lengths           64\n"
+                "  token_types       0 x 64\n"
+                "  document_begins   0 x 60, 60 x 4\n"
+                "  document_ends     60 x 60, 64 x 4\n" +
+                predictions);
+  // Without documents kept apart: one text, and nothing said of documents.
+  EXPECT_EQ(shown(model + "data: {pack: true}"),
+            "sample 0, window 0\n"
+            "text, 64 positions\n" +
+                tokens +
+                "  positions         0 ... 63\n"
+                "  lengths           64\n"
+                "  token_types       0 x 64\n" +
+                predictions);
 }
 
 TEST_F(InspectSamples, OfT5) {

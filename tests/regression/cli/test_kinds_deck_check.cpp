@@ -1,7 +1,12 @@
 // What is wrong with decks of BERT and T5 and with their corpora is said in one list,
 // with what to do, before anything is made: vocabularies without the tokens that samples
 // need, corpora without sentences, sequences that are too short, stages without layers,
-// blends without weights, and checkpoints of other tokenizers.
+// blends without weights, lengths that tensor ranks do not share, and checkpoints of
+// other tokenizers.
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "regression/cli/sample_corpora.hpp"
 #include "regression/cli/workplace.hpp"
 
@@ -82,7 +87,7 @@ TEST_F(KindsDeckCheck, CorpusWithoutSentencesForPairs) {
   // Documents of a sentence each, and one document alone, have none either.
   const fs::path single = scratch_ / "single.h5", alone = scratch_ / "alone.h5";
   const fs::path lines = scratch_ / "lines.txt";
-  io::write_file(lines, "He went home.\nShe stayed there.\nThey met again.\n");
+  spill(lines, "He went home.\nShe stayed there.\nThey met again.\n");
   make_corpus_of(lines, single, "uncased", {"--sentences", "en", "--documents", "line"});
   make_corpus_of(lines, alone, "uncased", {"--sentences", "en"});
   expect_no_run(train_kind("bert", single),
@@ -142,17 +147,67 @@ TEST_F(KindsDeckCheck, SplitThatLeavesAStageEmpty) {
 }
 
 TEST_F(KindsDeckCheck, BlendsWithZeroOrMissingWeights) {
-  const std::string first = "[{path: " + in_sentences().string() + ", weight: ";
-  const std::string second = "{path: " + in_sentences().string();
-  expect_no_run(train_kind("bert", in_sentences(),
-                           {"data.train=" + first + "2}, " + second + ", weight: 0}]"}),
-                {"1 error", "data.train",
-                 "weight: 0 is too small; a corpus of which no sample is "
-                 "wanted is left out of the list"});
-  expect_no_run(train_kind("bert", in_sentences(),
-                           {"data.train=" + first + "2}, " + second + "}]"}),
-                {"1 error", "data.train", "has 2 corpora and 1 weight: none for",
-                 "all have one, or none has for equal shares"});
+  for (const auto& [kind, corpus] :
+       {std::pair{"bert", in_sentences()}, {"t5", with_sentinels()}}) {
+    SCOPED_TRACE(kind);
+    const std::string entry = "{path: " + corpus.string();
+    const auto blend = [&](const std::string& first, const std::string& second) {
+      return train_kind(kind, corpus,
+                        {"data.train=[" + entry + first + "}, " + entry + second + "}]"});
+    };
+    expect_no_run(blend(", weight: 2", ", weight: 0"),
+                  {"1 error", "data.train",
+                   "weight: 0 is too small; a corpus of which no sample is "
+                   "wanted is left out of the list"});
+    expect_no_run(blend(", weight: 2", ""),
+                  {"1 error", "data.train", "has 2 corpora and 1 weight: none for",
+                   "all have one, or none has for equal shares"});
+    // What is said to be done can be done.
+    for (const std::string weight : {"", ", weight: 2"}) {
+      const RunResult mended = blend(weight, weight);
+      EXPECT_EQ(mended.status, 0) << mended.err;
+      fs::remove_all(run_dir());
+    }
+  }
+}
+
+// The published sizes write 114 tokens, which eight tensor ranks do not share, nor four:
+// said with a length that they share, with which the deck is right.
+TEST_F(KindsDeckCheck, DecoderSequenceOfPublishedT5sUnderSequenceParallelism) {
+  struct Size {
+    const char *deck, *tensor, *fix;
+  };
+  for (const auto& [deck, tensor, fix] :
+       {Size{"inputs/t5/3b.yaml", "4", "116"}, {"inputs/t5/11b.yaml", "8", "120"}}) {
+    SCOPED_TRACE(deck);
+    const auto dry_run = [&](const fs::path& path, const std::string& more) {
+      std::vector<std::string> arguments = {
+          "train", path, "--dry-run", "--ranks", "8", "--set", "parallel.sequence=true"};
+      if (!more.empty()) arguments.insert(arguments.end(), {"--set", more});
+      return trireme(arguments, {.directory = scratch_.path()});
+    };
+    const std::string length = std::string("model.decoder_sequence: ") + fix;
+    // As the deck has it, and as it is taken where a deck names none.
+    std::string text = slurp(source_file(deck));
+    const std::size_t key = text.find("  decoder_sequence: 114");
+    ASSERT_NE(key, std::string::npos);
+    text.erase(key, text.find('\n', key) + 1 - key);
+    spill(scratch_ / "without.yaml", text);
+    for (const fs::path& path : {source_file(deck), scratch_ / "without.yaml"}) {
+      expect_refusal(
+          dry_run(path, ""),
+          {"1 error", "model.decoder_sequence: 114",
+           std::string("is not a multiple of parallel.tensor (") + tensor +
+               "): tensor ranks hold equal parts of a sample (parallel.sequence)",
+           std::string("allowed: a multiple of ") + tensor, "nearest: " + length});
+      const RunResult mended =
+          dry_run(path, std::string("model.decoder_sequence=") + fix);
+      EXPECT_EQ(mended.status, 0) << mended.err;
+      EXPECT_THAT(mended.out, testing::HasSubstr(std::string("512 + ") + fix));
+    }
+    EXPECT_THAT(dry_run(scratch_ / "without.yaml", "").err,
+                testing::HasSubstr("(default)"));
+  }
 }
 
 TEST_F(KindsDeckCheck, CorpusOfAnotherTokenizerThanTheCheckpoints) {

@@ -5,6 +5,10 @@
 
 #include <gmock/gmock.h>
 
+#include <string>
+#include <type_traits>
+#include <vector>
+
 #include "base/error.hpp"
 #include "kernels/attention_pool.hpp"
 #include "kernels/impl/attention_fast.hpp"
@@ -79,22 +83,41 @@ index_t gap_of(const AttentionDesc& desc) {
   return desc.head_dim % 16 == 0 ? 8 : kOddGap;
 }
 
+// What typed tests are of: an element type in all ways but one, and bf16 on Intel's
+// matrix tiles (AMX). Few CPUs have these, so that their tests have a label of their own,
+// `amx`, and are never passed over in silence.
+template <class T>
+struct Usual {
+  using Element = T;
+  static constexpr bool is_on_tiles = false;
+};
+struct OnTiles {
+  using Element = bf16;
+  static constexpr bool is_on_tiles = true;
+};
+template <class... More>
+using UsualAnd =
+    ::testing::Types<Usual<float>, Usual<double>, Usual<bf16>, Usual<fp16>, More...>;
+using TypesAndWays = std::conditional_t<kHostExecution, UsualAnd<OnTiles>, UsualAnd<>>;
+
 // A way to compute a type's tiles, forced.
 struct Way {
+  impl::AttentionWay way;
   std::string name;
   Exec exec;
   bool rounds_terms = false;  // probabilities and their gradients, to 16 bits
 };
-template <class T>
+template <class Of>
 std::vector<Way> ways() {
   std::vector<Way> all;
   using impl::AttentionWay;
   for (const auto way : {AttentionWay::reference, AttentionWay::vectors,
                          AttentionWay::matrices, AttentionWay::tensor_cores}) {
-    if (!impl::has_attention_way(dtype_of<T>, way)) continue;
+    if (!impl::has_attention_way(dtype_of<typename Of::Element>, way)) continue;
+    if ((way == AttentionWay::matrices) != Of::is_on_tiles) continue;
     const bool rounds =
         way == AttentionWay::matrices || way == AttentionWay::tensor_cores;
-    all.push_back({std::string(impl::name_of(way)), Exec(), rounds});
+    all.push_back({way, std::string(impl::name_of(way)), Exec(), rounds});
     impl::set_attention_way(all.back().exec, way);
   }
   return all;
@@ -112,9 +135,20 @@ bool is_taken(const Way& way, DType type, const AttentionDesc& desc) {
   return !has_fragments || impl::attention_way(way.exec, type, desc) == cores;
 }
 
-template <class T>
-class AttentionOf : public ::testing::Test {};
-TYPED_TEST_SUITE(AttentionOf, test::RealTypes);
+struct NamesOfTypes {
+  template <class Of>
+  static std::string GetName(int i) {
+    return Of::is_on_tiles ? "Amx" : std::to_string(i);
+  }
+};
+template <class Of>
+class AttentionOf : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (ways<Of>().empty()) GTEST_SKIP() << "this process has no matrix tiles (AMX)";
+  }
+};
+TYPED_TEST_SUITE(AttentionOf, TypesAndWays, NamesOfTypes);
 
 template <class T>
 void expect_same(const Output<T>& got, const Values& o, const Values& lse,
@@ -131,11 +165,12 @@ void expect_same(const Output<T>& got, const Values& o, const Values& lse,
   test::expect_close(got.d_v.values(), d_v, r, 2 * scale, "d_v");
 }
 
-template <class T>
+template <class Of>
 void expect_right(const std::vector<AttentionDesc>& descs) {
+  using T = typename Of::Element;
   for (const AttentionDesc& desc : descs) {
     const Problem<T> problem(desc, 2.0, gap_of(desc));
-    for (const Way& way : ways<T>()) {
+    for (const Way& way : ways<Of>()) {
       SCOPED_TRACE(name_of(desc) + " " + way.name);
       EXPECT_TRUE(is_taken(way, dtype_of<T>, desc));
       const auto got = problem.fast(way.exec);
@@ -157,11 +192,12 @@ TYPED_TEST(AttentionOf, MatchesTheDefinition) {
 // Each rank of a tensor group computes some of the heads: not one bit may differ from the
 // rank that computes them all, nor for a sample in a smaller micro-batch.
 TYPED_TEST(AttentionOf, HeadsAndSamplesApartHaveTheSameBits) {
+  using T = typename TypeParam::Element;
   for (const Way& way : ways<TypeParam>()) {
     for (const index_t length : {7, 65, 129}) {
-      const Problem<TypeParam> problem(make(3, length, length, 4, 2, 12, 0.2));
-      const Output<TypeParam> whole = problem.fast(way.exec);
-      Output<TypeParam> by_heads(problem.desc), by_samples(problem.desc);
+      const Problem<T> problem(make(3, length, length, 4, 2, 12, 0.2));
+      const Output<T> whole = problem.fast(way.exec);
+      Output<T> by_heads(problem.desc), by_samples(problem.desc);
       for (const index_t group : {1, 0}) {
         AttentionDesc half = problem.desc;
         half.heads = 2;
@@ -183,10 +219,11 @@ TYPED_TEST(AttentionOf, HeadsAndSamplesApartHaveTheSameBits) {
 
 // The bias of a rank is that of its heads, and so is its gradient.
 TYPED_TEST(AttentionOf, HeadsApartHaveTheSameBiasGradient) {
+  using T = typename TypeParam::Element;
   for (const Way& way : ways<TypeParam>()) {
-    const Problem<TypeParam> problem(biased(make(3, 129, 129, 4, 2, 12, 0.2)));
-    const Output<TypeParam> whole = problem.fast(way.exec);
-    Output<TypeParam> by_heads(problem.desc);
+    const Problem<T> problem(biased(make(3, 129, 129, 4, 2, 12, 0.2)));
+    const Output<T> whole = problem.fast(way.exec);
+    Output<T> by_heads(problem.desc);
     for (const index_t group : {1, 0}) {
       AttentionDesc half = problem.desc;
       half.heads = 2;
@@ -218,13 +255,14 @@ TYPED_TEST(AttentionOf, WholeFragmentsMatchTheDefinition) {
 // On a GPU more blocks than run at once, whose sums of d_q wait for each other, and heads
 // enough for blocks that take all keys of theirs. Twice, and with the last sample alone.
 TYPED_TEST(AttentionOf, SameBitsInAnyGrid) {
+  using T = typename TypeParam::Element;
   const std::vector<AttentionDesc> descs =
       kHostExecution ? std::vector<AttentionDesc>{make(3, 300, 300, 4, 2, 64, 0.1)}
                      : std::vector<AttentionDesc>{make(2, 1024, 1024, 16, 16, 64, 0.1),
                                                   make(1, 2000, 2000, 12, 4, 128, 0.1),
                                                   make(24, 130, 130, 16, 16, 64, 0.1)};
   for (const AttentionDesc& desc : descs) {
-    const Problem<TypeParam> problem(desc, 2.0, gap_of(desc));
+    const Problem<T> problem(desc, 2.0, gap_of(desc));
     for (const Way& way : ways<TypeParam>()) {
       SCOPED_TRACE(name_of(desc) + " " + way.name);
       const auto whole = problem.fast(way.exec);
@@ -232,11 +270,11 @@ TYPED_TEST(AttentionOf, SameBitsInAnyGrid) {
       const index_t last = desc.batch - 1;
       AttentionDesc one = problem.desc;
       one.batch = 1;
-      Output<TypeParam> alone(desc, gap_of(desc));
+      Output<T> alone(desc, gap_of(desc));
       problem.part(way.exec, one, Step(kSampleBase + static_cast<std::uint64_t>(last)), 0,
                    0, last, alone);
-      for (const auto part : {&Output<TypeParam>::o, &Output<TypeParam>::d_q,
-                              &Output<TypeParam>::d_k, &Output<TypeParam>::d_v}) {
+      for (const auto part :
+           {&Output<T>::o, &Output<T>::d_q, &Output<T>::d_k, &Output<T>::d_v}) {
         EXPECT_EQ((alone.*part).values_of(last), (whole.*part).values_of(last));
       }
     }
@@ -244,20 +282,24 @@ TYPED_TEST(AttentionOf, SameBitsInAnyGrid) {
 }
 
 TYPED_TEST(AttentionOf, SameBitsTwiceAndOnOneThread) {
+  using T = typename TypeParam::Element;
   const AttentionDesc desc = make(2, 129, 129, 3, 3, 20, 0.1);
   for (const AttentionDesc& d : {desc, biased(desc), padded(biased(desc))}) {
-    const Problem<TypeParam> problem(d);
-    const auto first = problem.fast().bytes();
-    EXPECT_EQ(problem.fast().bytes(), first);
-    const test::OneThread one;
-    if (one.exists) {
-      EXPECT_EQ(problem.fast(one.exec).bytes(), first);
+    const Problem<T> problem(d);
+    for (const Way& way : ways<TypeParam>()) {
+      const auto first = problem.fast(way.exec).bytes();
+      EXPECT_EQ(problem.fast(way.exec).bytes(), first) << way.name;
+      const test::OneThread one;
+      if (!one.exists) continue;
+      impl::set_attention_way(one.exec, way.way);
+      EXPECT_EQ(problem.fast(one.exec).bytes(), first) << way.name;
     }
   }
 }
 
 // However the backward pass is cut into launches: 600 keys are two chunks.
 TYPED_TEST(AttentionOf, SameBitsInOneLaunchAndInTwo) {
+  using T = typename TypeParam::Element;
   if constexpr (kHostExecution) {
     const auto one_sample = [](MaskKind mask) {
       return make(1, 600, 600, 4, 2, 20, 0.1, mask);
@@ -269,7 +311,7 @@ TYPED_TEST(AttentionOf, SameBitsInOneLaunchAndInTwo) {
           padded(make(3, 200, 1024, 2, 2, 20, 0.0, MaskKind::none)),
           biased(one_sample(MaskKind::none)), biased(one_sample(MaskKind::causal)),
           biased(padded(make(3, 200, 1024, 2, 2, 20, 0.0, MaskKind::none)))}) {
-      const Problem<TypeParam> problem(desc);
+      const Problem<T> problem(desc);
       for (const Way& way : ways<TypeParam>()) {
         impl::set_backward_launches(way.exec, impl::BackwardLaunches::one);
         const auto one = problem.fast(way.exec).bytes();
@@ -282,12 +324,13 @@ TYPED_TEST(AttentionOf, SameBitsInOneLaunchAndInTwo) {
 
 // A sample without keys: no output, no gradient, and nothing that is not a number.
 TYPED_TEST(AttentionOf, PaddingOfAllKeys) {
+  using T = typename TypeParam::Element;
   const index_t length = 70, heads = 2, d = 12;
   for (const Way& way : ways<TypeParam>()) {
-    const Problem<TypeParam> problem(
+    const Problem<T> problem(
         make(2, length, length, heads, heads, d, 0.1, MaskKind::padding));
     Array<std::int32_t> lengths({0.0, 3.0});
-    Problem<TypeParam> with = problem;
+    Problem<T> with = problem;
     with.desc.key_lengths = lengths.vector().data();
     SCOPED_TRACE(way.name);
     expect_nothing_of_first_sample(with.fast(way.exec), with.desc);
@@ -297,18 +340,18 @@ TYPED_TEST(AttentionOf, PaddingOfAllKeys) {
 // Not one bit of what real queries have depends on what padding holds, tiles of it and
 // the end of one.
 TYPED_TEST(AttentionOf, WhatPaddingHoldsDoesNotMatter) {
+  using T = typename TypeParam::Element;
   const index_t length = 200, width = 2 * 16, batch = 3;
   for (const MaskKind mask : {MaskKind::causal, MaskKind::padding, MaskKind::segment}) {
-    const Problem<TypeParam> problem(
-        padded(make(batch, length, length, 2, 2, 16, 0.1, mask)));
-    Problem<TypeParam> other = problem;
+    const Problem<T> problem(padded(make(batch, length, length, 2, 2, 16, 0.1, mask)));
+    Problem<T> other = problem;
     Values q = problem.q.values(), d_o = problem.d_o.values();
     for (index_t i = 0; i < length * batch * width; ++i) {
       if (i / width / batch < query_length(problem.desc, i / width % batch)) continue;
       q[i] = 1e3, d_o[i] = -1e3;
     }
-    other.q = Heads<TypeParam>(length, batch, width, q);
-    other.d_o = Heads<TypeParam>(length, batch, width, d_o);
+    other.q = Heads<T>(length, batch, width, q);
+    other.d_o = Heads<T>(length, batch, width, d_o);
     for (const Way& way : ways<TypeParam>()) {
       EXPECT_EQ(other.fast(way.exec).bytes(), problem.fast(way.exec).bytes()) << way.name;
     }
@@ -345,6 +388,7 @@ TEST(AttentionDropout, RowsOfWordsEqualSingleBlocks) {
 
 // An element whose word is the threshold itself is kept, in both passes.
 TYPED_TEST(AttentionOf, TheThresholdItselfIsKept) {
+  using T = typename TypeParam::Element;
   AttentionDesc desc = make(1, 64, 64, 1, 1, 16, 0.5);
   const index_t q = 60, key = 32 + 8 * 2 + 2 * 3;
   const random::Generator generator{.seed = kSeed,
@@ -359,15 +403,15 @@ TYPED_TEST(AttentionOf, TheThresholdItselfIsKept) {
   const auto call = random::DropoutWords::call(generator, row * calls + 4 + 3);
   desc.dropout = static_cast<double>(random::DropoutWords::half(call.word[2], 0)) / 65536;
   // The only key that the query looks at.
-  Problem<TypeParam> problem(desc);
+  Problem<T> problem(desc);
   Values k = problem.k.values(), d_o = problem.d_o.values();
   std::fill(k.begin(), k.end(), 0.0);
   for (index_t c = 0; c < 16; ++c) {
     k[key * 16 + c] = 8 * problem.q.values()[q * 16 + c];
     d_o[q * 16 + c] = 1.0;
   }
-  problem.k = Heads<TypeParam>(64, 1, 16, k);
-  problem.d_o = Heads<TypeParam>(64, 1, 16, d_o);
+  problem.k = Heads<T>(64, 1, 16, k);
+  problem.d_o = Heads<T>(64, 1, 16, d_o);
   const Dense want(problem);
   for (const Way& way : ways<TypeParam>()) {
     const auto got = problem.fast(way.exec);
@@ -404,17 +448,18 @@ TEST(AttentionCache, LastRowsOfTheWhole) {
 // No key after the query has any say, however large its score, nor in the gradient of
 // the query.
 TYPED_TEST(AttentionOf, TheFutureDoesNotMatter) {
+  using T = typename TypeParam::Element;
   const index_t length = 70, d = 8;
-  const double huge = dtype_of<TypeParam> == DType::float16 ? 6e4 : 1e30;
-  const Problem<TypeParam> problem(make(1, length, length, 1, 1, d));
-  Problem<TypeParam> poisoned = problem;
+  const double huge = dtype_of<T> == DType::float16 ? 6e4 : 1e30;
+  const Problem<T> problem(make(1, length, length, 1, 1, d));
+  Problem<T> poisoned = problem;
   Values k = problem.k.values(), v = problem.v.values();
   for (index_t i = 66 * d; i < length * d; ++i) k[i] = huge, v[i] = -huge;
-  poisoned.k = Heads<TypeParam>(length, 1, d, k);
-  poisoned.v = Heads<TypeParam>(length, 1, d, v);
+  poisoned.k = Heads<T>(length, 1, d, k);
+  poisoned.v = Heads<T>(length, 1, d, v);
   for (const Way& way : ways<TypeParam>()) {
     const auto before = problem.fast(way.exec), after = poisoned.fast(way.exec);
-    for (const auto part : {&Output<TypeParam>::o, &Output<TypeParam>::d_q}) {
+    for (const auto part : {&Output<T>::o, &Output<T>::d_q}) {
       const Values old = (before.*part).values(), poison = (after.*part).values();
       for (index_t i = 0; i < 66 * d; ++i) ASSERT_EQ(poison[i], old[i]) << way.name << i;
       EXPECT_NE(poison[67 * d], old[67 * d]) << way.name;
@@ -425,15 +470,15 @@ TYPED_TEST(AttentionOf, TheFutureDoesNotMatter) {
 // Scores of some ten thousand: exp() of them overflows, the softmax does not. Of 200 keys
 // the largest score is often not in the first tile, and what was summed is rescaled.
 TYPED_TEST(AttentionOf, LargeLogits) {
+  using T = typename TypeParam::Element;
   for (const index_t length : {70, 200}) {
-    const Problem<TypeParam> problem(make(1, length, length, 2, 2, 16), 3e3);
+    const Problem<T> problem(make(1, length, length, 2, 2, 16), 3e3);
     const Dense want(problem);
     for (const Way& way : ways<TypeParam>()) {
       SCOPED_TRACE(way.name);
       const auto got = problem.fast(way.exec);
       // A score of 1e4 is known to 1e4 * u: so is what the exponential multiplies with.
-      const double r = 4e4 * test::rounding<Accumulator<TypeParam>>() +
-                       2 * test::rounding<TypeParam>();
+      const double r = 4e4 * test::rounding<Accumulator<T>>() + 2 * test::rounding<T>();
       test::expect_close(got.o.values(), want.o, r, 1, "o");
       test::expect_close(got.lse.values(), want.lse, r, 1, "lse");
       for (const auto* gradient : {&got.d_q, &got.d_k, &got.d_v}) {
@@ -445,12 +490,13 @@ TYPED_TEST(AttentionOf, LargeLogits) {
 
 // A score that is not a number shows in its row, and in no row that does not see it.
 TYPED_TEST(AttentionOf, NotANumberIsPassedOn) {
+  using T = typename TypeParam::Element;
   const index_t length = 70, d = 8;
   for (const Way& way : ways<TypeParam>()) {
-    Problem<TypeParam> problem(make(1, length, length, 1, 1, d));
+    Problem<T> problem(make(1, length, length, 1, 1, d));
     Values k = problem.k.values();
     k[66 * d + 1] = NAN;
-    problem.k = Heads<TypeParam>(length, 1, d, k);
+    problem.k = Heads<T>(length, 1, d, k);
     const auto got = problem.fast(way.exec);
     const Values o = got.o.values(), d_q = got.d_q.values();
     for (index_t i = 0; i < length * d; ++i) {

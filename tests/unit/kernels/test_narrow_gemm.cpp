@@ -165,9 +165,24 @@ TEST(NarrowGemm, KeepsWhatIsPlanned) {
   EXPECT_EQ(product_workspace_bytes(Exec(), DType::float32), 0u);
 }
 
+// On Intel's matrix tiles (AMX), which few CPUs have: under a label of their own, `amx`.
+class NarrowGemmAmx : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!impl::may_use_amx()) GTEST_SKIP() << "this process has no matrix tiles (AMX)";
+  }
+};
+
+TEST_F(NarrowGemmAmx, IsWhatNativeProductsAre) {
+  const Exec exec;
+  set_narrow_products(exec, DType::bfloat16, NarrowProducts::native);
+  EXPECT_EQ(product_instructions(exec, DType::bfloat16), "AMX tiles");
+  expect_exact<bf16, bf16>(exec);
+  expect_exact<bf16, float>(exec);
+}
+
 // However C is cut, for however many threads: the same bits, and the plain loop's sums.
-TEST(NarrowGemm, PartsOfAProductOnTilesDoNotShowInIt) {
-  if (!impl::may_use_amx()) return;
+TEST_F(NarrowGemmAmx, PartsOfAProductDoNotShowInIt) {
   const index_t m = 401, n = 803, k = 2090;
   const Array<bf16> a(test::uniform(m * k, 1)), b(test::uniform(k * n, 2));
   for (const Transpose ta : {Transpose::no, Transpose::yes}) {
