@@ -144,15 +144,27 @@ void check_outputs(const TokenizeOptions& options, Log& log) {
   require_output(options.json, read);
 }
 
-// A compressed file is one rank's.
-void warn_of_idle_ranks(const data::DocumentSource& source, int ranks, Log& log) {
-  const std::size_t files = source.compressed_inputs();
-  const int idle = files > 0 ? source.idle_ranks(ranks) : 0;
-  if (idle == 0) return;
-  log.warning("{}, {}: {} {} nothing to do; split {} into more files",
-              format_plural(static_cast<std::int64_t>(files), "compressed file"),
+// A compressed file is one rank's, and so is a file that is a document where the
+// tokenizer cuts none. Returns how many ranks are idle; where it is as many as are
+// `known` to be, nothing is said.
+int warn_of_idle_ranks(const data::DocumentSource& source, int ranks, int known,
+                       Log& log) {
+  const std::size_t packed = source.compressed_inputs(), whole = source.whole_documents();
+  const int idle = packed + whole > 0 ? source.idle_ranks(ranks) : 0;
+  if (idle == known) return idle;
+  std::string files;
+  if (packed > 0) files = format_plural(packed, "compressed file");
+  if (packed > 0 && whole > 0) files += " and ";
+  if (whole > 0) {
+    files += format_plural(whole, "file that is one document",
+                           "files that are one document each");
+  }
+  log.warning("{}, {}: {} {} nothing to do{}; split {} into more files{}", files,
               format_plural(ranks, "rank"), idle, idle == 1 ? "has" : "have",
-              files == 1 ? "it" : "them");
+              whole > 0 ? " (this tokenizer cuts no document)" : "",
+              packed + whole == 1 ? "it" : "them",
+              whole > 0 ? ", or say by --documents what a document is" : "");
+  return idle;
 }
 
 // T5's number, where nothing else is asked for.
@@ -237,17 +249,19 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   data::SourceOptions source_options{documents_of(options.documents), options.json_key,
                                      true};
   const data::DocumentSource any_cut(inputs, source_options);
-  warn_of_idle_ranks(any_cut, world.size(), log);
+  const bool trains = options.trained_size() > 0;
+  const int idle = trains ? warn_of_idle_ranks(any_cut, world.size(), 0, log) : 0;
   Json result;
   result["corpus"] = options.out;
   const data::Tokenizer tokenizer =
-      options.trained_size() == 0 ? given_tokenizer(options)
-                                  : train_tokenizer(options, any_cut, world, log, result);
+      trains ? train_tokenizer(options, any_cut, world, log, result)
+             : given_tokenizer(options);
 
   // 2. The corpus.
   source_options.cut_inside_documents = tokenizer.can_cut_before_space();
   source_options.cut_before_blank_lines_only = corpus_options.sentences.has_value();
   const data::DocumentSource source(inputs, source_options);
+  warn_of_idle_ranks(source, world.size(), idle, log);
   if (options.plain_text) corpus_options.added_tokens = data::AddedTokens::as_text;
   corpus_options.progress = bytes_done("tokenizing", speaks);
   const data::CorpusSummary summary =

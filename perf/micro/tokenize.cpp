@@ -313,7 +313,6 @@ void masked_samples(benchmark::State& state) {
       .short_seq_prob = 0.1,
       .max_ngrams = 3,
       .pairs = config::Pairs::order,
-      .mean_document = corpus->token_count() / corpus->document_count(),
       .vocabulary =
           std::make_shared<const data::MaskedVocabulary>(data::masked_vocabulary(
               tokenizer, tokenizer.vocabulary_size(), tokenizer.end_of_document()))};

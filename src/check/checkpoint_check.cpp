@@ -97,8 +97,9 @@ std::string problem_of_tensors(const ckpt::CheckpointReader& checkpoint,
 
 class StartCheck {
  public:
-  StartCheck(const WantedStart& wanted, const DeckInQuestion& question)
-      : wanted_(wanted), question_(question) {}
+  StartCheck(const WantedStart& wanted, const DeckInQuestion& question,
+             std::vector<NotChecked>& not_checked)
+      : wanted_(wanted), question_(question), not_checked_(not_checked) {}
 
   Errors run() {
     if (wanted_.resume != "never" || wanted_.begins) decide();
@@ -110,6 +111,7 @@ class StartCheck {
       if (!collect(kInitFrom, wanted_.init_from)) return std::move(errors_);
       judge(kInitFrom, wanted_.init_from, [&](const ckpt::CheckpointReader& checkpoint) {
         add(errors_of_weights(checkpoint, question_, wanted_.init_from));
+        note_unknown_tokenizer(checkpoint);
       });
     }
     return std::move(errors_);
@@ -129,6 +131,14 @@ class StartCheck {
       if (std::ranges::count(errors_, error.what, &config::DeckError::what) > 0) continue;
       errors_.push_back(error);
     }
+  }
+
+  // A start warns of it; a check has nobody to warn.
+  void note_unknown_tokenizer(const ckpt::CheckpointReader& checkpoint) {
+    if (!checkpoint.state().tokenizer.empty() || question_.corpora.empty()) return;
+    not_checked_.push_back(
+        {"whether the tokens of data.train are those of the weights",
+         fmt::format("'{}' names no tokenizer", checkpoint.path().string())});
   }
 
   // Finds out what there is to go on from.
@@ -200,6 +210,7 @@ class StartCheck {
 
   const WantedStart& wanted_;
   DeckInQuestion question_;
+  std::vector<NotChecked>& not_checked_;
   std::optional<RunStart> start_;  // none where it is not known
   std::string resumed_;
   std::vector<io::Path> candidates_;        // newest first
@@ -208,6 +219,10 @@ class StartCheck {
 };
 
 }  // namespace
+
+std::string NotChecked::text() const {
+  return fmt::format("not checked, as {}: {}", reason, what);
+}
 
 config::Comparison compare_with_run(const ckpt::CheckpointReader& checkpoint,
                                     const DeckInQuestion& question) {
@@ -264,8 +279,9 @@ std::vector<config::DeckError> errors_of_weights(const ckpt::CheckpointReader& c
 }
 
 std::vector<config::DeckError> errors_of_start(const WantedStart& wanted,
-                                               const DeckInQuestion& question) {
-  return StartCheck(wanted, question).run();
+                                               const DeckInQuestion& question,
+                                               std::vector<NotChecked>& not_checked) {
+  return StartCheck(wanted, question, not_checked).run();
 }
 
 }  // namespace trireme::check

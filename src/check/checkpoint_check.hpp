@@ -16,6 +16,12 @@
 
 namespace trireme::check {
 
+// What is not looked at ("data.train: c4.h5"), and why.
+struct NotChecked {
+  std::string what, reason;
+  std::string text() const;  // one line for people
+};
+
 // A deck, and what of it can be compared.
 struct DeckInQuestion {
   const config::Deck& deck;
@@ -42,9 +48,11 @@ struct WantedStart {
   std::string init_from;         // empty: none
   bool begins = true;            // or nothing is begun: an existing run is no mistake
 };
-// All that is wrong with such a start, by files that are only looked at.
+// All that is wrong with such a start, by files that are only looked at. What of them
+// cannot be looked at goes to the end of the list.
 std::vector<config::DeckError> errors_of_start(const WantedStart& wanted,
-                                               const DeckInQuestion& question);
+                                               const DeckInQuestion& question,
+                                               std::vector<NotChecked>& not_checked);
 
 }  // namespace trireme::check
 

@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "check/checkpoint_check.hpp"
 #include "config/check.hpp"
 #include "config/enums.hpp"
 #include "config/load.hpp"
@@ -254,7 +253,6 @@ class DeckCheck {
     for (NamedCorpus* named : all()) {
       if (named->corpus) named->windows = windows_of(*named);
     }
-    if (data::documents_set_windows(deck())) share_windows();
     for (const NamedCorpus* named : all()) {
       if (named->windows) check_parts(*named, *named->windows);
     }
@@ -263,30 +261,13 @@ class DeckCheck {
   // Those of one corpus; none where it cannot give samples of the deck's kind.
   std::optional<data::Windows> windows_of(const NamedCorpus& named) {
     try {
-      return data::rules_of(deck(), {&named.corpus, 1}).windows;
+      return data::rules_of(deck(), {&named.corpus, 1}).windows_in(*named.corpus);
     } catch (const InputError& error) {
       add(named, error.what(),
           fmt::format("a corpus of which samples of a {} model can be made",
                       config::name_of(deck().model.kind)));
       return std::nullopt;
     }
-  }
-
-  // Gives all corpora the windows of those of training together, as the run has them.
-  void share_windows() {
-    const bool has_all =
-        !train_.empty() && std::ranges::all_of(train_, [](const NamedCorpus& named) {
-          return named.windows.has_value();
-        });
-    std::optional<data::Windows> of_all;
-    if (has_all) of_all = data::rules_of(deck(), result_.corpora).windows;
-    for (NamedCorpus* named : all()) {
-      if (named->windows) named->windows = of_all;
-    }
-    if (has_all || first_opened() == nullptr) return;
-    result_.not_checked.push_back(
-        {"data: room for one sample in each part",
-         "the documents of all training corpora say how long windows are"});
   }
 
   void check_parts(const NamedCorpus& named, const data::Windows& windows) {
@@ -332,7 +313,7 @@ class DeckCheck {
     add(errors_of_start({.resume = options_.resume,
                          .init_from = options_.init_from,
                          .begins = options_.purpose != Purpose::plan},
-                        question));
+                        question, result_.not_checked));
   }
 
   bool is_right(const std::string& key) const { return is_known(key) && !has_error(key); }
@@ -361,10 +342,6 @@ class DeckCheck {
 };
 
 }  // namespace
-
-std::string NotChecked::text() const {
-  return fmt::format("not checked, as {}: {}", reason, what);
-}
 
 CheckedDeck check_deck(const DeckCheckOptions& options) {
   return DeckCheck(options).run();

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "check/corpus_checks.hpp"
+#include "check/checkpoint_check.hpp"
 #include "config/capability.hpp"
 #include "config/deck.hpp"
 #include "data/datasets.hpp"
@@ -34,18 +34,13 @@ struct DeckCheckOptions {
   bool looks_at_start = false;
 };
 
-// A path of the deck ("data.train: c4.h5") that is not looked at, and why.
-struct NotChecked {
-  std::string what, reason;
-  std::string text() const;  // one line for people
-};
-
 struct CheckedDeck {
   config::Deck deck;  // with the number of its vocabulary
   // What this version cannot train of it; none for who trains.
   std::vector<config::NotTrained> not_trained;
   data::Corpora corpora;  // of data.train; none where one of them is missing
-  // data::Corpora that are missing, and paths that only a job knows.
+  // Corpora that are missing, paths that only a job knows, and what a checkpoint does not
+  // say.
   std::vector<NotChecked> not_checked;
 };
 

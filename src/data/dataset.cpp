@@ -30,7 +30,7 @@ Dataset::Dataset(std::vector<Part> parts, const SampleRules& rules, Order order,
         name, first.path().string(), format_plural(first.vocabulary_size(), "token"),
         first.end_of_document(), corpus.path().string(), corpus.vocabulary_size(),
         corpus.end_of_document());
-    index_.emplace_back(part.range, rules.windows, rules.seed, order,
+    index_.emplace_back(part.range, rules.windows_in(corpus), rules.seed, order,
                         fmt::format("'{}' of corpus '{}'", name, corpus.path().string()),
                         static_cast<int>(index_.size()), tail);
   }
@@ -41,7 +41,7 @@ Dataset::Place Dataset::place(index_t position) const {
   const auto part = static_cast<std::size_t>(place.corpus);
   const SampleId sample = index_[part].sample(place.position);
   return {parts_[part].corpus.get(), sample, index_[part].tokens(sample.window),
-          parts_[part].range};
+          index_[part].windows().tokens, parts_[part].range};
 }
 
 void Dataset::copy(const Place& place, std::int32_t* out) const {
@@ -63,6 +63,22 @@ index_t Dataset::windows() const {
   index_t windows = 0;
   for (const SampleIndex& index : index_) windows += index.samples_per_epoch();
   return windows;
+}
+
+index_t Dataset::tokens() const {
+  index_t tokens = 0;
+  for (const SampleIndex& index : index_) {
+    tokens += index.samples_per_epoch() * index.windows().stride;
+  }
+  return tokens;
+}
+
+index_t Dataset::tokens_of(index_t positions) const {
+  index_t tokens = 0;
+  for (std::size_t i = 0; i < index_.size(); ++i) {
+    tokens += blend_.count(static_cast<int>(i), positions) * index_[i].windows().stride;
+  }
+  return tokens;
 }
 
 index_t Dataset::left_out() const {

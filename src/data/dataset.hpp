@@ -35,6 +35,7 @@ class Dataset {
     const Corpus* corpus = nullptr;
     SampleId sample;
     TokenRange tokens;  // of the window
+    index_t whole = 0;  // tokens of one that is not cut short by the corpus' end
     TokenRange part;    // of the corpus, all that samples are made of
   };
   Place place(index_t position) const;
@@ -45,8 +46,10 @@ class Dataset {
   const SampleRules& rules() const { return rules_; }
   // Windows in all parts.
   index_t windows() const;
-  // Tokens of so many windows, where those that neighbours share count once.
-  index_t tokens_of(index_t windows) const { return windows * rules_.windows.stride; }
+  // Tokens of all windows, where those that neighbours share count once.
+  index_t tokens() const;
+  // Of the windows of the first positions.
+  index_t tokens_of(index_t positions) const;
   // Tokens of all parts that are in no window.
   index_t left_out() const;
   // How often each part is gone through by the first positions.

@@ -60,18 +60,7 @@ bool has_pairs(const Corpus& corpus) {
   return false;
 }
 
-index_t mean_document(std::span<const std::shared_ptr<const Corpus>> corpora) {
-  index_t tokens = 0, documents = 0;
-  for (const auto& corpus : corpora) {
-    tokens += corpus->token_count();
-    documents += corpus->document_count();
-  }
-  return (tokens + documents - 1) / std::max<index_t>(documents, 1);
-}
-
-MaskedRules masked_rules(const config::Deck& deck,
-                         std::span<const std::shared_ptr<const Corpus>> corpora) {
-  const Corpus& first = *corpora.front();
+MaskedRules masked_rules(const config::Deck& deck, const Corpus& first) {
   const config::DataConfig& data = deck.data;
   const auto vocabulary = [&](const Tokenizer& tokenizer) {
     return std::make_shared<const MaskedVocabulary>(
@@ -86,7 +75,6 @@ MaskedRules masked_rules(const config::Deck& deck,
           .pairs = data.pairs,
           .pack = data.pack,
           .reset_position_ids = data.reset_position_ids,
-          .mean_document = mean_document(corpora),
           .vocabulary = of_tokenizer(first, vocabulary)};
 }
 
@@ -108,10 +96,6 @@ SpanRules span_rules(const config::Deck& deck, const Corpus& corpus) {
 }
 
 }  // namespace
-
-bool documents_set_windows(const config::Deck& deck) {
-  return deck.model.kind == config::ModelKind::bert && !deck.data.pack;
-}
 
 void require_sentences(const config::Deck& deck, const Corpus& corpus) {
   const config::Pairs pairs = deck.data.pairs;
@@ -147,7 +131,7 @@ SampleRules rules_of(const config::Deck& deck,
                           deck.data.seed);
     case config::ModelKind::bert:
       for (const auto& corpus : corpora) require_sentences(deck, *corpus);
-      return sample_rules(masked_rules(deck, corpora), deck.data.seed);
+      return sample_rules(masked_rules(deck, *corpora.front()), deck.data.seed);
     case config::ModelKind::t5:
       return sample_rules(span_rules(deck, *corpora.front()), deck.data.seed);
   }

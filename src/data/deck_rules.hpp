@@ -17,10 +17,6 @@ namespace trireme::data {
 SampleRules rules_of(const config::Deck& deck,
                      std::span<const std::shared_ptr<const Corpus>> corpora);
 
-// Whether the lengths of the corpora's documents have a say in the windows. Where they
-// have none, the rules of each corpus alone have the windows of all.
-bool documents_set_windows(const config::Deck& deck);
-
 // InputError where the deck's samples are pairs of segments and the corpus has no
 // sentences to make them of.
 void require_sentences(const config::Deck& deck, const Corpus& corpus);

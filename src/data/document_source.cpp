@@ -167,6 +167,15 @@ std::size_t DocumentSource::compressed_inputs() const {
       [](const Input& input) { return input.compression != io::Compression::none; }));
 }
 
+std::size_t DocumentSource::whole_documents() const {
+  if (options_.documents != Documents::file || options_.cut_inside_documents) return 0;
+  return static_cast<std::size_t>(
+      std::count_if(inputs_.begin(), inputs_.end(), [](const Input& input) {
+        return input.compression == io::Compression::none && !input.json_lines &&
+               input.size > 0;
+      }));
+}
+
 // The first place at or after `from` where this input may be cut.
 std::size_t DocumentSource::next_cut(const Input& input, std::size_t from) const {
   const std::string_view text = input.text;
@@ -225,16 +234,17 @@ DocumentSource::Place DocumentSource::cut_at(std::uint64_t position) const {
   return {index, cut};
 }
 
+// The first byte of this rank's share of the range; 128 bits, as bytes times ranks may
+// exceed 64.
+std::uint64_t DocumentSource::share(int rank, int size) const {
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(bytes_) * rank / size);
+}
+
 // From where to where this rank of so many reads.
 std::pair<DocumentSource::Place, DocumentSource::Place> DocumentSource::part(
     int rank, int size) const {
-  const auto share = [&](int part) {
-    // 128 bits: bytes times ranks may exceed 64.
-    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(bytes_) * part /
-                                      size);
-  };
-  return {rank == 0 ? Place{0, 0} : cut_at(share(rank)),
-          rank + 1 == size ? Place{inputs_.size(), 0} : cut_at(share(rank + 1))};
+  return {rank == 0 ? Place{0, 0} : cut_at(share(rank, size)),
+          rank + 1 == size ? Place{inputs_.size(), 0} : cut_at(share(rank + 1, size))};
 }
 
 // In the range of all inputs.
@@ -243,11 +253,16 @@ std::uint64_t DocumentSource::position_of(const Place& place) const {
                                       : bytes_;
 }
 
+// As by part() of every rank; but a cut that lies behind the next share, too, is not
+// looked for again, so that a text is gone through once at most.
 int DocumentSource::idle_ranks(int size) const {
   int idle = 0;
+  std::uint64_t from = 0;
   for (int rank = 0; rank < size; ++rank) {
-    const auto [from, to] = part(rank, size);
-    if (position_of(from) >= position_of(to)) ++idle;
+    const std::uint64_t next = share(rank + 1, size);
+    const std::uint64_t to = next > from ? position_of(cut_at(next)) : from;
+    if (from >= to) ++idle;
+    from = to;
   }
   return idle;
 }

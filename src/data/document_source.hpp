@@ -62,6 +62,8 @@ class DocumentSource {
 
   std::uint64_t bytes() const { return bytes_; }
   std::size_t compressed_inputs() const;
+  // Plain texts that are one document each, which is not cut.
+  std::size_t whole_documents() const;
   // Of so many ranks those that have nothing to read.
   int idle_ranks(int size) const;
 
@@ -94,6 +96,7 @@ class DocumentSource {
   Place cut_at(std::uint64_t position) const;
   std::size_t next_cut(const Input& input, std::size_t from) const;
   std::size_t late_cut(const Input& input) const;
+  std::uint64_t share(int rank, int size) const;
   std::pair<Place, Place> part(int rank, int size) const;
   std::uint64_t position_of(const Place& place) const;
 

@@ -64,6 +64,7 @@ class SampleIndex {
               const std::string& name, int corpus = 0, Tail tail = Tail::left_out);
 
   index_t samples_per_epoch() const { return samples_; }
+  const Windows& windows() const { return windows_; }
   // The window at a position.
   SampleId sample(index_t position) const;
   // Its tokens; fewer than others in the last window where the tail is counted.

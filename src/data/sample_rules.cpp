@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "config/span_lengths.hpp"
+#include "data/corpus.hpp"
 
 namespace trireme::data {
 
@@ -66,10 +67,17 @@ SampleRules sample_rules(const MaskedRules& rules, std::uint64_t seed) {
                         "data.pack makes samples of one segment, across documents: set "
                         "data.pairs: none and model.binary_head: false, or data.pack: "
                         "false");
-  const index_t window = rules.pack
-                             ? rules.text()
-                             : std::clamp<index_t>(rules.mean_document, 1, rules.text());
-  return {{.tokens = window, .stride = window}, seed, rules};
+  const bool has_length = !rules.pack && rules.window > 0;
+  const index_t window = has_length ? std::min(rules.window, rules.text()) : rules.text();
+  return {{.tokens = window, .stride = window}, seed, rules, !rules.pack && !has_length};
+}
+
+Windows SampleRules::windows_in(const Corpus& corpus) const {
+  if (!have_documents_length) return windows;
+  const index_t documents = std::max<index_t>(corpus.document_count(), 1);
+  const index_t mean = (corpus.token_count() + documents - 1) / documents;
+  const index_t tokens = std::clamp<index_t>(mean, 1, windows.tokens);
+  return {.tokens = tokens, .stride = tokens};
 }
 
 }  // namespace trireme::data

@@ -16,6 +16,8 @@
 
 namespace trireme::data {
 
+class Corpus;
+
 // A language model's: each label is the token behind its position's own. The fields of
 // fields.cpp.
 struct NextTokenRules {
@@ -59,9 +61,10 @@ struct MaskedRules {
   // Texts are windows, whatever documents are in them; otherwise a part of one document.
   bool pack = false;
   bool reset_position_ids = false;  // positions begin anew with each document of a window
-  // Tokens of a document on average, with its end: an epoch has as many samples as there
-  // are documents, or more where these are longer than a sample.
-  index_t mean_document = 1;
+  // Tokens of a window of a document's text. 0: in each corpus as many as its documents
+  // have on average, each with its end, so that an epoch has as many samples as there are
+  // documents, or more where these are longer than a sample.
+  index_t window = 0;
   std::shared_ptr<const MaskedVocabulary> vocabulary;
 
   index_t special_tokens() const { return pairs == config::Pairs::none ? 2 : 3; }
@@ -72,9 +75,15 @@ struct MaskedRules {
 };
 
 struct SampleRules {
-  Windows windows;         // that corpora are cut into, a sample from each
+  Windows windows;         // that corpora are cut into, a sample from each; the longest
   std::uint64_t seed = 0;  // of their order, and of what is drawn in them
   std::variant<NextTokenRules, SpanRules, MaskedRules> kind;
+  // Whether a corpus' windows are as long as its documents are on average, and `windows`
+  // at most.
+  bool have_documents_length = false;
+
+  // Those that this corpus is cut into: they do not depend on what others there are.
+  Windows windows_in(const Corpus& corpus) const;
 };
 
 // The windows follow from the kind. InputError where it does not fit the model.

@@ -128,7 +128,7 @@ SegmentChooser::Text SegmentChooser::text_around(const Dataset::Place& place) co
   const std::uint64_t seed = dataset_.rules().seed;
   Draws shift(seed, {place.sample.corpus, place.sample.epoch, 0}, Draws::Purpose::shift);
   // A last window may be shorter.
-  const index_t number = shift.below(dataset_.rules().windows.tokens);
+  const index_t number = shift.below(place.whole);
   const index_t anchor = place.tokens.begin + std::min(number, place.tokens.size() - 1);
   index_t before = shift.below(rules_.text());
   Text text;

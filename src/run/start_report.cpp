@@ -91,7 +91,7 @@ report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& 
   info.machine = machine;
   info.gemm_tflops = gemm_tflops;
   info.corpora = corpus_epochs(datasets, deck.run.steps.steps * deck.batch.global);
-  info.corpus_tokens = datasets.train->tokens_of(datasets.train->windows());
+  info.corpus_tokens = datasets.train->tokens();
   for (const data::ValidationSet& set : datasets.validation) {
     info.validation.push_back(
         {set.name, set.samples->tokens_of(data::validated_samples(deck, set))});

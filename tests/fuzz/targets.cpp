@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@
 #include "data/byte_level_bpe_files.hpp"
 #include "data/corpus.hpp"
 #include "data/corpus_writer.hpp"
+#include "data/llm_c_dataset.hpp"
 #include "data/megatron_dataset.hpp"
 #include "data/tokenizer_files.hpp"
 #include "io/checksum.hpp"
@@ -47,15 +49,23 @@ void expect(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-// A small corpus, made once, and its bytes.
-const std::string& corpus_bytes() {
-  static const std::string bytes = [] {
+// A token for each byte, and 256 for the end of a document.
+const data::Tokenizer& byte_tokenizer() {
+  static const data::Tokenizer tokenizer = [] {
     std::vector<std::string> tokens;
     for (int byte = 0; byte < 256; ++byte)
       tokens.emplace_back(1, static_cast<char>(byte));
     tokens.emplace_back("<|endoftext|>");
-    const data::Tokenizer tokenizer = data::tokenizer_from_json(
+    return data::tokenizer_from_json(
         "fuzz", data::tokenizer_json(tokens, {}, {{"<|endoftext|>", 256}}));
+  }();
+  return tokenizer;
+}
+
+// A small corpus, made once, and its bytes.
+const std::string& corpus_bytes() {
+  static const std::string bytes = [] {
+    const data::Tokenizer& tokenizer = byte_tokenizer();
     std::vector<fs::path> inputs;
     for (const char* text : {"In the beginning. It was", "", "God created the heaven"}) {
       inputs.push_back(scratch(fmt::format("{}.txt", inputs.size()).c_str()));
@@ -251,6 +261,43 @@ void read_megatron(const std::string& input) {
   }
 }
 
+// The input is a token file of llm.c without the zeros of its header. A count of 0 stands
+// for that of the ids that there are, which hardly any change of an input leaves right.
+void read_llm_c(const std::string& input) {
+  constexpr std::size_t kNumbers = 12, kHeader = 1024;
+  std::string file = input;
+  if (input.size() >= kNumbers) {
+    file.insert(kNumbers, kHeader - kNumbers, '\0');
+    std::int32_t magic = 0;
+    std::memcpy(&magic, input.data(), sizeof(magic));
+    const std::size_t id_bytes = magic == 20240801 ? 4 : 2;
+    if (input.compare(8, 4, std::string(4, '\0')) == 0) {
+      const auto count = static_cast<std::int32_t>((input.size() - kNumbers) / id_bytes);
+      std::memcpy(file.data() + 8, &count, sizeof(count));
+    }
+  }
+  spill(scratch("ids.bin"), file);
+  const data::LlmCDataset dataset(scratch("ids.bin"));
+  const data::Tokenizer& tokenizer = byte_tokenizer();
+  std::vector<data::TokenId> ids;
+  for (std::uint64_t i = 0; i < dataset.tokens(); ++i) {
+    ids.push_back(dataset.token(i, tokenizer.vocabulary_size()));
+  }
+  const auto self = comm::make_self_communicator("fuzz");
+  data::convert_llm_c_dataset(dataset, tokenizer, scratch("ids.h5"), *self, {});
+  const data::Corpus corpus(scratch("ids.h5"));
+  expect(corpus.verify().empty() && corpus.documents_problem().empty(),
+         "a corpus that is damaged");
+  std::vector<std::int32_t> made(static_cast<std::size_t>(corpus.token_count()));
+  corpus.copy(0, corpus.token_count(), made.data());
+  std::erase(ids, tokenizer.end_of_document());
+  std::erase(made, static_cast<std::int32_t>(tokenizer.end_of_document()));
+  expect(
+      std::ranges::equal(ids, made, {},
+                         [](data::TokenId id) { return static_cast<std::int32_t>(id); }),
+      "a corpus of other tokens");
+}
+
 // The input says what to do to a whole corpus; its first byte, by how much to cut it.
 void read_corpus(const std::string& input) {
   const fs::path path = scratch("edited.h5");
@@ -336,6 +383,10 @@ const std::vector<Target>& targets() {
        {"\"n_head\"", "\"n_inner\"", "\"gpt2\"", "null", "[50256]", "1e-05", "-1", "0",
         "9223372036854775808", "true"}},
       {"megatron", read_megatron, {"fuzz/seeds/megatron"}, {"MMIDIDX"}},
+      {"llm_c",
+       read_llm_c,
+       {"fuzz/seeds/llm_c"},
+       {std::string("\x00\x01", 2), std::string("\x00\x01\x00\x00", 4)}},
       {"corpus", read_corpus, {"fuzz/seeds/corpus"}, {}},
       {"manifest",
        read_manifest,

@@ -32,6 +32,7 @@ void read_safetensors(const std::string& input);
 void read_safetensors_index(const std::string& input);
 void read_model_config(const std::string& input);
 void read_megatron(const std::string& input);
+void read_llm_c(const std::string& input);
 void read_corpus(const std::string& input);
 void read_manifest(const std::string& input);
 

@@ -106,7 +106,7 @@ data::MaskedRules masked(index_t sequence, Pairs pairs) {
           .mask_prob = 0.3,
           .short_seq_prob = 0.3,
           .pairs = pairs,
-          .mean_document = 40,
+          .window = 40,
           .vocabulary = nullptr};
 }
 
@@ -122,28 +122,28 @@ class DocumentedSamplesOfBert : public DocumentedSamples {
         std::make_shared<const data::MaskedVocabulary>(data::masked_vocabulary(
             tokenizer_, of.corpus->vocabulary_size(), of.corpus->end_of_document()));
     const data::Dataset data = dataset(of, data::sample_rules(rules, kSamplesSeed));
-    EXPECT_EQ(samples_of(
-                  "of_bert", of,
-                  told(*of.corpus, vocabulary(*rules.vocabulary, rules.mean_document)),
-                  fmt::format("dict(sequence={}, predictions={}, mask_prob={}, "
-                              "short_seq_prob={}, whole_words={}, max_ngrams={}, "
-                              "pairs='{}', pack={})",
-                              rules.sequence, rules.predictions, rules.mask_prob,
-                              rules.short_seq_prob, rules.whole_words ? 1 : 0,
-                              rules.max_ngrams, name_of(rules.pairs), rules.pack ? 1 : 0),
-                  kSamples),
-              made(data, rules, kSamples));
+    EXPECT_EQ(
+        samples_of(
+            "of_bert", of, told(*of.corpus, vocabulary(*rules.vocabulary, rules.window)),
+            fmt::format("dict(sequence={}, predictions={}, mask_prob={}, "
+                        "short_seq_prob={}, whole_words={}, max_ngrams={}, "
+                        "pairs='{}', pack={})",
+                        rules.sequence, rules.predictions, rules.mask_prob,
+                        rules.short_seq_prob, rules.whole_words ? 1 : 0, rules.max_ngrams,
+                        name_of(rules.pairs), rules.pack ? 1 : 0),
+            kSamples),
+        made(data, rules, kSamples));
   }
 
  private:
-  static json vocabulary(const data::MaskedVocabulary& of, index_t mean_document) {
+  static json vocabulary(const data::MaskedVocabulary& of, index_t window) {
     json told = {{"cls", of.classify},
                  {"sep", of.separate},
                  {"mask", of.mask},
                  {"ordinary", of.ordinary},
                  {"structural", json::array()},
                  {"going_on", json::array()},
-                 {"mean_document", mean_document}};
+                 {"mean_document", window}};
     for (std::size_t id = 0; id < of.begins_word.size(); ++id) {
       if (of.is_structural[id] != 0) told["structural"].push_back(id);
       if (of.begins_word[id] == 0) told["going_on"].push_back(id);
@@ -199,7 +199,7 @@ TEST_F(DocumentedSamplesOfBert, OfPairs) {
 // Most that are drawn have no text.
 TEST_F(DocumentedSamplesOfBert, OfEmptyDocuments) {
   data::MaskedRules rules = masked(12, Pairs::next);
-  rules.mean_document = 2;
+  rules.window = 2;
   expect_same("empty.h5", rules);
 }
 

@@ -1,6 +1,6 @@
 // The check of a deck and the start of its run are of one mind on whether each part of
 // each corpus has room for a sample: windows of BERT's samples are as long as the
-// documents of all training corpora are on average.
+// corpus' own documents are on average. What cannot be looked at is named.
 #include "check/deck_check.hpp"
 
 #include <fmt/ranges.h>
@@ -11,7 +11,10 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "ckpt/convert.hpp"
+#include "ckpt/reader.hpp"
 #include "config/load.hpp"
+#include "unit/ckpt/foreign_directory.hpp"
 #include "unit/data/fixtures.hpp"
 #include "unit/io/scratch.hpp"
 
@@ -60,35 +63,35 @@ class DeckCheckOfBlends : public ::testing::Test {
   test::Scratch scratch_;
 };
 
-// By its own documents the second one would have windows of 126 tokens, and 62 of it are
-// for validation. With those of the first they have 21.
-TEST_F(DeckCheckOfBlends, ShortDocumentsMakeRoom) {
+// By its own documents the second one has windows of 126 tokens, and 62 of it are for
+// validation; what others are in the blend is of no account.
+TEST_F(DeckCheckOfBlends, LongDocumentsTakeRoom) {
   const std::string many = corpus("short.h5", 150, 9), few = corpus("long.h5", 2, 774);
-  const DeckCheckOptions both = deck_of({many, few}, "split: [0.96, 0.04, 0]");
-  EXPECT_EQ(error_of(both), kNothing);
-  EXPECT_EQ(start_of(both), kNothing);
-  const DeckCheckOptions alone = deck_of({few}, "split: [0.96, 0.04, 0]");
-  EXPECT_THAT(error_of(alone), AllOf(HasSubstr("long.h5"), HasSubstr("one sample")));
-  EXPECT_THAT(start_of(alone), AllOf(HasSubstr("long.h5"), HasSubstr("one sample")));
+  EXPECT_EQ(error_of(deck_of({many}, "split: [0.96, 0.04, 0]")), kNothing);
+  EXPECT_EQ(start_of(deck_of({many}, "split: [0.96, 0.04, 0]")), kNothing);
+  for (const std::vector<std::string>& train :
+       {std::vector{few}, std::vector{many, few}}) {
+    const DeckCheckOptions deck = deck_of(train, "split: [0.96, 0.04, 0]");
+    EXPECT_THAT(error_of(deck),
+                AllOf(HasSubstr("1 error"), HasSubstr("'validation' of corpus"),
+                      HasSubstr("long.h5"), Not(HasSubstr("short.h5")),
+                      HasSubstr("one sample takes 126")));
+    EXPECT_THAT(start_of(deck), AllOf(HasSubstr("'validation'"), HasSubstr("long.h5"),
+                                      HasSubstr("one sample takes 126")));
+  }
 }
 
-// And the other way around: 20 tokens are enough by its own documents of 10.
-TEST_F(DeckCheckOfBlends, LongDocumentsTakeIt) {
+// And 20 tokens are enough for documents of 10, beside longer ones too, and for what
+// validates longer ones.
+TEST_F(DeckCheckOfBlends, ShortDocumentsHaveIt) {
   const std::string few = corpus("long.h5", 60, 499), many = corpus("short.h5", 20, 9);
-  const DeckCheckOptions both = deck_of({few, many}, "split: [0.9, 0.1, 0]");
-  EXPECT_THAT(error_of(both),
-              AllOf(HasSubstr("1 error"), HasSubstr("'validation' of corpus"),
-                    HasSubstr("short.h5"), Not(HasSubstr("long.h5")),
-                    HasSubstr("one sample takes 126")));
-  EXPECT_THAT(start_of(both), AllOf(HasSubstr("'validation'"), HasSubstr("short.h5"),
-                                    HasSubstr("one sample takes 126")));
-  EXPECT_EQ(error_of(deck_of({many}, "split: [0.9, 0.1, 0]")), kNothing);
-  // A validation corpus is cut as those of training are.
-  const DeckCheckOptions named =
-      deck_of({few}, fmt::format("validation: {{book: {}}}", corpus("book.h5", 3, 9)));
-  EXPECT_THAT(error_of(named), AllOf(HasSubstr("data.validation.book"),
-                                     HasSubstr("one sample takes 126")));
-  EXPECT_THAT(start_of(named), HasSubstr("one sample takes 126"));
+  const auto expect_room = [&](const DeckCheckOptions& deck) {
+    EXPECT_EQ(error_of(deck), kNothing);
+    EXPECT_EQ(start_of(deck), kNothing);
+  };
+  expect_room(deck_of({few, many}, "split: [0.9, 0.1, 0]"));
+  expect_room(
+      deck_of({few}, fmt::format("validation: {{book: {}}}", corpus("book.h5", 3, 9))));
   // Packed windows are as long as a sample, whatever the documents are.
   EXPECT_THAT(error_of(deck_of({few, many}, "split: [0.9, 0.1, 0], pack: true")),
               HasSubstr("short.h5"));
@@ -101,23 +104,70 @@ TEST_F(DeckCheckOfBlends, EachCorpusIsNamedForWhatItLacks) {
   data::CorpusOptions sentences;
   sentences.sentences = data::Language::english;
   const std::string one = corpus("one.h5", 9, 40), two = corpus("two.h5", 9, 40),
-                    right = corpus("right.h5", 9, 40, sentences);
+                    right = corpus("right.h5", 20, 40, sentences);
   EXPECT_THAT(error_of(deck_of({one, right, two}, "split: [0.9, 0.1, 0]", Purpose::train,
                                "true")),
               AllOf(HasSubstr("2 errors"), HasSubstr("one.h5' has no sentences"),
                     HasSubstr("two.h5' has no sentences"), Not(HasSubstr("right.h5"))));
 }
 
-// A corpus that is not there yet may have documents of any length.
-TEST_F(DeckCheckOfBlends, NothingIsSaidOfRoomWhereOneIsMissing) {
-  const std::string few = corpus("long.h5", 2, 774);
-  const CheckedDeck checked = check_deck(
-      deck_of({few, scratch_ / "none.h5"}, "split: [0.96, 0.04, 0]", Purpose::job));
-  ASSERT_EQ(checked.not_checked.size(), 2u);
+// A corpus that is not there yet keeps nothing from being said of the others.
+TEST_F(DeckCheckOfBlends, OfOneThatIsMissingNothingIsSaid) {
+  const std::string few = corpus("long.h5", 2, 774), none = scratch_ / "none.h5";
+  EXPECT_THAT(
+      error_of(deck_of({few, none}, "split: [0.96, 0.04, 0]", Purpose::job)),
+      AllOf(HasSubstr("1 error"), HasSubstr("long.h5"), HasSubstr("one sample takes")));
+  const CheckedDeck checked =
+      check_deck(deck_of({few, none}, "split: [0.8, 0.2, 0]", Purpose::job));
+  ASSERT_EQ(checked.not_checked.size(), 1u);
   EXPECT_THAT(checked.not_checked[0].text(), HasSubstr("none.h5"));
-  EXPECT_EQ(checked.not_checked[1].text(),
-            "not checked, as the documents of all training corpora say how long windows "
-            "are: data: room for one sample in each part");
+}
+
+// --- weights to begin with
+
+// The five special tokens and letters: as many as bert_odd has rows.
+data::TokenizerFiles letters_of(char first_small, char first_capital) {
+  std::string list = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+  for (int i = 0; i < 46; ++i) {
+    const int small = first_small + i, capital = first_capital + i - 26;
+    list += fmt::format("{0}\n##{0}\n", static_cast<char>(i < 26 ? small : capital));
+  }
+  return {{"vocab.txt", list}};
+}
+
+// Weights that are converted with a tokenizer of another order of letters, with that of
+// the corpus, and with none, of which nothing can be said.
+TEST(DeckCheckOfWeights, WithoutATokenizerAreNamed) {
+  const test::Scratch scratch;
+  const auto tokenizer = data::Tokenizer::from_files(letters_of('a', 'A'));
+  data::CorpusOptions sentences;
+  sentences.sentences = data::Language::english;
+  test::make_corpus(scratch, "c.h5",
+                    std::vector<std::string>(60, "The day was long. It was so."),
+                    tokenizer, sentences);
+  const auto check = [&](const std::string& name, const data::TokenizerFiles& files) {
+    const io::Path theirs =
+        test::ForeignDirectory("bert_odd").write(scratch / (name + ".theirs"));
+    for (const auto& [file, content] : files) test::spill(theirs / file, content);
+    Log log(false);
+    ckpt::import_hugging_face(theirs, scratch / name, log);
+    const ckpt::CheckpointReader reader(scratch / name / "latest");
+    test::spill(scratch / "deck.yaml", reader.state().deck);
+    return check_deck({.deck = scratch / "deck.yaml",
+                       .overrides = {"data.train=" + (scratch / "c.h5").string()},
+                       .run_dir = scratch / "run",
+                       .init_from = scratch / name});
+  };
+  EXPECT_TRUE(check("same", tokenizer.files()).not_checked.empty());
+  const CheckedDeck checked = check("none", {});
+  ASSERT_EQ(checked.not_checked.size(), 1u);
+  EXPECT_THAT(checked.not_checked[0].text(),
+              AllOf(HasSubstr("not checked, as '"), HasSubstr("none"),
+                    HasSubstr("' names no tokenizer: whether the "
+                              "tokens of data.train are those of the weights")));
+  EXPECT_THAT(
+      test::message_of<config::DeckErrors>([&] { check("other", letters_of('A', 'a')); }),
+      AllOf(HasSubstr("--init-from"), HasSubstr("another tokenizer")));
 }
 
 }  // namespace

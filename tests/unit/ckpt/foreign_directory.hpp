@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -35,8 +37,9 @@ struct ForeignDirectory {
     std::vector<float> values;
   };
 
-  explicit ForeignDirectory(const std::string& fixture) {
-    const io::Path from = parity_directory(fixture);
+  explicit ForeignDirectory(const char* fixture)
+      : ForeignDirectory(parity_directory(fixture)) {}
+  explicit ForeignDirectory(const io::Path& from) {
     const io::SafetensorsReader reader(from / "model.safetensors");
     for (const auto& [name, tensor] : reader.tensors()) {
       tensors[name] = {tensor.shape, reader.read_float(name)};
@@ -74,6 +77,28 @@ struct ForeignDirectory {
       writer.add(name, DType::float32, stored.shape, from_memory(stored.values.data()));
     }
     writer.write(directory / "model.safetensors");
+    return directory;
+  }
+  // In so many files, dealt round by round: what is one tensor here is in several of
+  // them.
+  io::Path write_dealt(const io::Path& directory, std::size_t files) const {
+    io::create_directories(directory);
+    io::write_file(directory / "config.json", config.dump());
+    nlohmann::json index;
+    for (std::size_t file = 0; file < files; ++file) {
+      const std::string name =
+          fmt::format("model-{:05}-of-{:05}.safetensors", file + 1, files);
+      io::SafetensorsWriter writer;
+      std::size_t number = 0;
+      for (const auto& [tensor, stored] : tensors) {
+        if (number++ % files != file) continue;
+        writer.add(tensor, DType::float32, stored.shape,
+                   from_memory(stored.values.data()));
+        index["weight_map"][tensor] = name;
+      }
+      writer.write(directory / name);
+    }
+    io::write_file(directory / "model.safetensors.index.json", index.dump());
     return directory;
   }
 
@@ -141,8 +166,8 @@ inline void expect_same_files(const io::Path& a, const io::Path& b) {
   }
 }
 
-// Theirs, ours, theirs, in one file and in several: the same bits, and every key of
-// config.json that both write has the same value.
+// Theirs, ours, theirs, in one file and in several, read and written: the same bits, and
+// every key of config.json that both write has the same value.
 inline void expect_round_trip(const io::Path& theirs, const io::Path& scratch) {
   Log log(false);
   ckpt::import_hugging_face(theirs, scratch / "ours", log);
@@ -150,9 +175,17 @@ inline void expect_round_trip(const io::Path& theirs, const io::Path& scratch) {
   const ckpt::Converted cut =
       ckpt::export_hugging_face(scratch / "ours", scratch / "cut", log, 20000);
   EXPECT_GT(cut.files, 3u);
-  EXPECT_TRUE(log.warnings().empty()) << log.warnings().front();
   expect_same_files(theirs, scratch / "again");
   expect_same_files(theirs, scratch / "cut");
+  const io::Path dealt = ForeignDirectory(theirs).write_dealt(scratch / "dealt", 3);
+  for (const io::Path& several : {scratch / "cut", dealt}) {
+    const io::Path name = several.filename();
+    ckpt::import_hugging_face(several, scratch / "ours_of" / name, log);
+    ckpt::export_hugging_face(scratch / "ours_of" / name, scratch / "again_of" / name,
+                              log);
+    expect_same_files(theirs, scratch / "again_of" / name);
+  }
+  EXPECT_TRUE(log.warnings().empty()) << log.warnings().front();
   const auto read = [](const io::Path& directory) {
     return nlohmann::json::parse(io::read_file(directory / "config.json"));
   };

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <variant>
 #include <vector>
@@ -34,14 +36,17 @@ Tokenizer tokenizer_with(const std::vector<std::string>& added) {
 
 class DeckRules : public ::testing::Test {
  protected:
-  Corpora corpora(const Tokenizer& tokenizer, bool has_sentences) {
+  Corpora corpora_of(const std::vector<std::string>& texts, const Tokenizer& tokenizer,
+                     bool has_sentences) {
     CorpusOptions options;
     if (has_sentences) options.sentences = Language::english;
     const std::string name = fmt::format("c{}.h5", made_++);
-    test::make_corpus(scratch_, name,
-                      {io::read_file(test::fixture("sample.txt")), "One. Two.", "Three."},
-                      tokenizer, options);
+    test::make_corpus(scratch_, name, texts, tokenizer, options);
     return {std::make_shared<const Corpus>(scratch_ / name)};
+  }
+  Corpora corpora(const Tokenizer& tokenizer, bool has_sentences) {
+    return corpora_of({io::read_file(test::fixture("sample.txt")), "One. Two.", "Three."},
+                      tokenizer, has_sentences);
   }
   Corpora wordpiece(bool has_sentences) {
     return corpora(Tokenizer::load({test::fixture("uncased")}), has_sentences);
@@ -85,14 +90,18 @@ TEST_F(DeckRules, OfBert) {
   EXPECT_EQ(masked.max_ngrams, 3);
   EXPECT_EQ(masked.pairs, config::Pairs::order);
   EXPECT_EQ(masked.short_seq_prob, 0.1);
-  EXPECT_EQ(masked.mean_document, (corpora[0]->token_count() + 2) / 3);
   EXPECT_EQ(masked.vocabulary->mask, 4);
   EXPECT_EQ(rules.windows.tokens, 61);
-  // Of documents that are shorter than a sample on average.
-  Corpora two = {corpora[0], wordpiece(true)[0]};
+  EXPECT_EQ(rules.windows_in(*corpora[0]).tokens, 61);
+  // Of documents that are shorter than a sample on average, in each corpus its own.
+  const Corpora brief = corpora_of({"One. Two.", "Three."},
+                                   Tokenizer::load({test::fixture("uncased")}), true);
   deck.model.sequence = 4096;
-  const SampleRules shorter = rules_of(deck, two);
-  EXPECT_EQ(shorter.windows.tokens, (2 * corpora[0]->token_count() + 5) / 6);
+  const SampleRules longer = rules_of(deck, Corpora{corpora[0], brief[0]});
+  EXPECT_EQ(longer.windows.tokens, 4093);
+  EXPECT_EQ(longer.windows_in(*corpora[0]).tokens, (corpora[0]->token_count() + 2) / 3);
+  EXPECT_EQ(longer.windows_in(*brief[0]).tokens, 4);  // 4 tokens with an end, and 3
+  EXPECT_EQ(longer.windows_in(*brief[0]).stride, 4);
 }
 
 TEST_F(DeckRules, WhatBertLacks) {
@@ -181,6 +190,67 @@ TEST_F(DeckRules, WhatT5Lacks) {
       error_with(t5_tokens(2)),
       HasSubstr("a source of 64 (model.sequence) has 3 spans, and the tokenizer 2 "
                 "sentinels"));
+}
+
+// --- blends
+
+// Of each corpus its windows in the order of the run: epoch, number, and tokens.
+using Windows3 = std::vector<std::vector<std::array<index_t, 4>>>;
+
+Windows3 windows_of_run(config::Deck deck, const Corpora& corpora, index_t positions) {
+  constexpr double kWeights[] = {3.0, 1.0, 2.0};
+  deck.data.train.clear();
+  for (std::size_t k = 0; k < corpora.size(); ++k) {
+    deck.data.train.push_back({corpora[k]->path().string(), kWeights[k]});
+  }
+  const auto set = make_training_set(deck, corpora);
+  Windows3 windows(corpora.size());
+  for (index_t p = 0; p < positions; ++p) {
+    const Dataset::Place place = set->place(p);
+    windows[static_cast<std::size_t>(place.sample.corpus)].push_back(
+        {place.sample.epoch, place.sample.window, place.tokens.begin, place.tokens.end});
+  }
+  return windows;
+}
+
+// Whether one more corpus at the end of the list leaves the order of samples within the
+// others as it is, for some epochs of each.
+bool keeps_order(const config::Deck& deck, Corpora corpora, const Corpora& more) {
+  const Windows3 before = windows_of_run(deck, corpora, 4000);
+  corpora.push_back(more.front());
+  const Windows3 after = windows_of_run(deck, corpora, 6000);
+  bool is_same = true;
+  for (std::size_t k = 0; k < before.size(); ++k) {
+    const auto common = std::min(before[k].size(), after[k].size());
+    EXPECT_GE(common, 997u);
+    EXPECT_GT(before[k][common - 1][0], 1);  // in the third epoch at least
+    is_same =
+        is_same && std::equal(before[k].begin(),
+                              before[k].begin() + static_cast<std::ptrdiff_t>(common),
+                              after[k].begin());
+  }
+  return is_same;
+}
+
+TEST_F(DeckRules, OneMoreCorpusKeepsTheOrderOfTheOthers) {
+  const std::vector<std::string> short_ones(200, "One. Two.");
+  const Tokenizer words = Tokenizer::load({test::fixture("uncased")});
+  const Tokenizer spans = tokenizer_with(t5_tokens(20));
+  const Corpora two = {wordpiece(true)[0], wordpiece(true)[0]};
+  const Corpora more = corpora_of(short_ones, words, true);
+  EXPECT_TRUE(keeps_order(deck_of(config::ModelKind::gpt), two, more));
+  const Corpora two_of_spans = {corpora(spans, false)[0], corpora(spans, false)[0]};
+  const Corpora more_of_spans = corpora_of(short_ones, spans, false);
+  config::Deck bert = deck_of(config::ModelKind::bert);
+  bert.data.pairs = config::Pairs::none;
+  for (const bool pack : {true, false}) {
+    config::Deck t5 = deck_of(config::ModelKind::t5);
+    t5.data.pack = pack;
+    EXPECT_TRUE(keeps_order(t5, two_of_spans, more_of_spans)) << pack;
+    // Of documents that are shorter than a sample on average.
+    bert.data.pack = pack;
+    EXPECT_TRUE(keeps_order(bert, two, more));
+  }
 }
 
 }  // namespace

@@ -407,6 +407,46 @@ TEST_F(DocumentSourceCompressed, AFileIsOneRanks) {
   EXPECT_EQ(source({"plain"}, {}, 0).compressed_inputs(), 0u);
 }
 
+// Plain texts, too, where documents are files and are not cut.
+TEST_F(DocumentSourceCompressed, AFileThatIsNotCutIsOneRanks) {
+  const std::vector<std::string> texts = {"a text of its own", "", "and a text of it"};
+  const auto whole = source(texts, {}, 0);
+  EXPECT_EQ(whole.whole_documents(), 2u);
+  EXPECT_EQ(whole.idle_ranks(2), 0);
+  EXPECT_EQ(whole.idle_ranks(5), 3);
+  EXPECT_EQ(source(texts, {.documents = Documents::line}, 0).whole_documents(), 0u);
+  EXPECT_EQ(source(texts, {.cut_inside_documents = true}, 0).whole_documents(), 0u);
+  EXPECT_EQ(source(texts, {.cut_inside_documents = true}, 0).idle_ranks(2), 0);
+  EXPECT_EQ(source({"packed"}, {}, 1).whole_documents(), 0u);
+}
+
+// Those that read nothing, of inputs that are cut in any way.
+TEST_F(DocumentSourceCompressed, CountsIdleRanks) {
+  class Nobody : public DocumentSink {
+   public:
+    void begin_document() override {}
+    void text(std::string_view) override {}
+    void end_document() override {}
+  } nobody;
+  const std::vector<std::string> texts = {"a few words. of\n\nits own", "", "b\nc\nd\n",
+                                          "one longer text of twelve words or so"};
+  for (const std::size_t form : {0, 1, 2}) {
+    for (const SourceOptions& options :
+         {SourceOptions(), kSentences, SourceOptions{.documents = Documents::line},
+          SourceOptions{.documents = Documents::blank_line},
+          SourceOptions{.cut_inside_documents = true}}) {
+      const auto all = source(texts, options, form);
+      for (const int size : {1, 2, 3, 5, 8, 50, 300}) {
+        int idle = 0;
+        for (int rank = 0; rank < size; ++rank) {
+          idle += all.read(rank, size, nobody, {}).bytes == 0 ? 1 : 0;
+        }
+        EXPECT_EQ(all.idle_ranks(size), idle) << form << ", " << size;
+      }
+    }
+  }
+}
+
 TEST_F(DocumentSourceCompressed, ProgressIsOfTheFilesBytes) {
   const std::string text(std::size_t{20} << 20, 'x');
   const auto all = source({text, text}, {.documents = Documents::line}, 1);

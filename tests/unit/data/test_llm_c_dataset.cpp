@@ -1,4 +1,5 @@
-// llm.c's token files: made here byte by byte, by the published layout.
+// llm.c's token files: made byte by byte, by the published layout
+// (token_files.hpp).
 #include "data/llm_c_dataset.hpp"
 
 #include <gmock/gmock.h>
@@ -8,6 +9,7 @@
 #include "data/corpus.hpp"
 #include "data/megatron_dataset.hpp"
 #include "unit/data/fixtures.hpp"
+#include "unit/data/token_files.hpp"
 
 namespace trireme::data {
 namespace {
@@ -15,25 +17,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-struct LlmCHeader {
-  std::int32_t magic = 20240520, version = 1, count = -1;  // -1: as many as there are
-};
-
-template <class Id>
-std::string llm_c_file(const std::vector<TokenId>& ids, LlmCHeader header) {
-  std::int32_t values[256] = {
-      header.magic, header.version,
-      header.count < 0 ? static_cast<std::int32_t>(ids.size()) : header.count};
-  std::string bytes(reinterpret_cast<const char*>(values), sizeof(values));
-  for (const TokenId id : ids) {
-    const Id one = static_cast<Id>(id);
-    bytes.append(reinterpret_cast<const char*>(&one), sizeof(one));
-  }
-  return bytes;
-}
-std::string gpt2_file(const std::vector<TokenId>& ids, LlmCHeader header = {}) {
-  return llm_c_file<std::uint16_t>(ids, header);
-}
+using test::gpt2_file;
+using test::llm_c_file;
 
 class LlmCDatasetFiles : public ::testing::Test {
  protected:

@@ -33,7 +33,7 @@ MaskedRules masked_rules_for(index_t sequence, Pairs pairs) {
   return {.sequence = sequence,
           .predictions = std::max<index_t>(1, sequence * 3 / 20),
           .pairs = pairs,
-          .mean_document = 40,
+          .window = 40,
           .vocabulary = uncased_vocabulary()};
 }
 

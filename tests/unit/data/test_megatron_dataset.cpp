@@ -1,4 +1,5 @@
-// Megatron's indexed datasets: files made here byte by byte, by the published layout.
+// Megatron's indexed datasets: files made byte by byte, by the published layout
+// (token_files.hpp).
 #include "data/megatron_dataset.hpp"
 
 #include <gmock/gmock.h>
@@ -7,69 +8,16 @@
 #include "base/error.hpp"
 #include "data/corpus.hpp"
 #include "unit/data/fixtures.hpp"
+#include "unit/data/token_files.hpp"
 
 namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
 
-template <class T>
-void put(std::string& bytes, T value) {
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-// Documents of sequences of ids.
-using Documents3 = std::vector<std::vector<std::vector<std::int64_t>>>;
-
-struct Files {
-  std::string index, bin;
-};
-
-std::string id_bytes(std::uint8_t code, std::int64_t id) {
-  std::string bytes;
-  switch (code) {
-    case 1:
-      put(bytes, static_cast<std::uint8_t>(id));
-      break;
-    case 2:
-      put(bytes, static_cast<std::int8_t>(id));
-      break;
-    case 3:
-      put(bytes, static_cast<std::int16_t>(id));
-      break;
-    case 4:
-      put(bytes, static_cast<std::int32_t>(id));
-      break;
-    case 5:
-      put(bytes, id);
-      break;
-    default:
-      put(bytes, static_cast<std::uint16_t>(id));
-      break;
-  }
-  return bytes;
-}
-
-Files files_of(const Documents3& documents, std::uint8_t code) {
-  std::string lengths, places, bounds, bin;
-  std::uint64_t sequences = 0;
-  put<std::int64_t>(bounds, 0);
-  for (const auto& document : documents) {
-    for (const auto& sequence : document) {
-      put(lengths, static_cast<std::int32_t>(sequence.size()));
-      put(places, static_cast<std::int64_t>(bin.size()));
-      for (const std::int64_t id : sequence) bin += id_bytes(code, id);
-      ++sequences;
-    }
-    put(bounds, static_cast<std::int64_t>(sequences));
-  }
-  std::string index("MMIDIDX\0\0", 9);
-  put<std::uint64_t>(index, 1);
-  put(index, code);
-  put(index, sequences);
-  put<std::uint64_t>(index, documents.size() + 1);
-  return {index + lengths + places + bounds, bin};
-}
+using test::Documents3;
+using test::put;
+using Files = test::MegatronFiles;
 
 class MegatronDatasetFiles : public ::testing::Test {
  protected:
@@ -97,7 +45,7 @@ class MegatronDatasetFiles : public ::testing::Test {
 TEST_F(MegatronDatasetFiles, EveryTypeOfIds) {
   for (const std::uint8_t code : {1, 2, 3, 4, 5, 8}) {
     const Documents3 documents = {{{1, 2, 3}}, {{4}, {5, 6}}, {}, {{127, 0}}};
-    const MegatronDataset dataset(write(files_of(documents, code)));
+    const MegatronDataset dataset(write(test::megatron_files(documents, code)));
     ASSERT_EQ(dataset.documents(), 4u);
     EXPECT_EQ(dataset.sequences(), 4u);
     std::vector<TokenId> ids;
@@ -111,7 +59,7 @@ TEST_F(MegatronDatasetFiles, EveryTypeOfIds) {
 }
 
 TEST_F(MegatronDatasetFiles, AnyOfItsNames) {
-  write(files_of({{{1}}}, 8));
+  write(test::megatron_files({{{1}}}, 8));
   for (const char* name : {"set", "set.idx", "set.bin"}) {
     EXPECT_TRUE(is_megatron_dataset(scratch_ / name)) << name;
     EXPECT_EQ(MegatronDataset(scratch_ / name).documents(), 1u) << name;
@@ -134,7 +82,7 @@ TEST_F(MegatronDatasetFiles, CorpusIsThatOfTheText) {
       if (append_eod) sequence.push_back(tokenizer.end_of_document());
       documents.push_back({sequence});
     }
-    const MegatronDataset dataset(write(files_of(documents, 4)));
+    const MegatronDataset dataset(write(test::megatron_files(documents, 4)));
     const auto self = comm::make_self_communicator("self");
     const CorpusSummary made =
         convert_megatron_dataset(dataset, tokenizer, scratch_ / "ids.h5", *self, {});
@@ -181,7 +129,7 @@ TEST_F(MegatronDatasetFiles, SequencesAreSentences) {
       if (ends == 1) document.pop_back();
       document.back().push_back(tokenizer.end_of_document());
     }
-    const MegatronDataset dataset(write(files_of(documents, 4)));
+    const MegatronDataset dataset(write(test::megatron_files(documents, 4)));
     const CorpusSummary made = convert_megatron_dataset(
         dataset, tokenizer, scratch_ / "ids.h5", *self, with_sentences);
     EXPECT_EQ(made.sentences, 6u);
@@ -193,7 +141,7 @@ TEST_F(MegatronDatasetFiles, SequencesAreSentences) {
       EXPECT_EQ(corpus.sentence_begin(i), expected.sentence_begin(i)) << ends;
     }
   }
-  const MegatronDataset plain(write(files_of({{{1, 2}}, {{3}}}, 8)));
+  const MegatronDataset plain(write(test::megatron_files({{{1, 2}}, {{3}}}, 8)));
   EXPECT_THAT(
       test::message_of<InputError>([&] {
         convert_megatron_dataset(plain, tokenizer, scratch_ / "no.h5", *self,
@@ -203,7 +151,7 @@ TEST_F(MegatronDatasetFiles, SequencesAreSentences) {
 }
 
 TEST_F(MegatronDatasetFiles, DamageIsNamed) {
-  const Files good = files_of({{{1, 2, 3}}, {{4, 5}}}, 8);
+  const Files good = test::megatron_files({{{1, 2, 3}}, {{4, 5}}}, 8);
   EXPECT_EQ(failure(good), "none");
   // The index, cut anywhere; ids, cut anywhere.
   for (std::size_t length = 0; length < good.index.size(); ++length) {
@@ -226,18 +174,18 @@ TEST_F(MegatronDatasetFiles, DamageIsNamed) {
   bad = good;
   bad.index[9] = 2;
   EXPECT_THAT(failure(bad), HasSubstr("version 2"));
-  EXPECT_THAT(failure(files_of({{{1}}}, 7)), HasSubstr("no integer"));
+  EXPECT_THAT(failure(test::megatron_files({{{1}}}, 7)), HasSubstr("no integer"));
 }
 
 TEST_F(MegatronDatasetFiles, IdsOfAnotherTokenizer) {
-  EXPECT_THAT(failure(files_of({{{1}}, {{7, 300}}}, 8)),
+  EXPECT_THAT(failure(test::megatron_files({{{1}}, {{7, 300}}}, 8)),
               AllOf(HasSubstr("token 1 of document 1 is 300"), HasSubstr("300 tokens")));
-  EXPECT_THAT(failure(files_of({{{-1}}}, 4)), HasSubstr("is -1"));
+  EXPECT_THAT(failure(test::megatron_files({{{-1}}}, 4)), HasSubstr("is -1"));
 }
 
 TEST_F(MegatronDatasetFiles, CutUnderItsReaders) {
   for (const char* name : {"set.idx", "set.bin"}) {
-    const MegatronDataset dataset(write(files_of({{{1, 2, 3}}}, 8)));
+    const MegatronDataset dataset(write(test::megatron_files({{{1, 2, 3}}}, 8)));
     std::filesystem::resize_file(scratch_ / name, 0);
     std::vector<TokenId> ids;
     EXPECT_THAT(test::message_of<InputError>([&] { dataset.read_document(0, 300, ids); }),

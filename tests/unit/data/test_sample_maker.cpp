@@ -77,7 +77,7 @@ Kind masked_kind(bool pack, config::Pairs pairs = config::Pairs::none) {
       .max_ngrams = 3,
       .pairs = pairs,
       .pack = pack,
-      .mean_document = 50,
+      .window = 50,
       .vocabulary = std::make_shared<const MaskedVocabulary>(vocabulary)};
   return {
       sample_rules(rules, 7),
@@ -209,6 +209,48 @@ TEST_F(SampleMakerData, DoesNotDependOnTheNumberOfLoaders) {
           ASSERT_EQ(bytes_of(kind.spec, batch), bytes_of(kind.spec, expected)) << n;
           ASSERT_EQ(batch.sum(kind.weights), ahead);
         }
+      }
+    }
+  }
+}
+
+// All samples of each corpus of the blend in their order, of so many positions.
+std::vector<std::vector<std::string>> samples_by_corpus(const Dataset& data,
+                                                        const BatchSpec& spec,
+                                                        index_t positions) {
+  std::vector<std::vector<std::string>> samples(data.parts().size());
+  const auto maker = make_sample_maker(data);
+  Batch batch(spec, 1);
+  for (index_t p = 0; p < positions; ++p) {
+    batch.fill(*maker, p, 1);
+    const int corpus = data.place(p).sample.corpus;
+    samples[static_cast<std::size_t>(corpus)].push_back(bytes_of(spec, batch));
+  }
+  return samples;
+}
+
+// What was masked, hidden and paired in them, too.
+TEST_F(SampleMakerData, OneMoreCorpusLeavesTheOthersSamples) {
+  CorpusOptions options;
+  options.sentences = Language::english;
+  test::make_corpus(scratch_, "c.h5", std::vector<std::string>(30, "One. Two. Three."),
+                    test::trained_tokenizer(), options);
+  const auto third = std::make_shared<const Corpus>(scratch_ / "c.h5");
+  for (const Kind& kind : all_kinds()) {
+    const Dataset two = dataset(kind);
+    std::vector<Dataset::Part> parts = two.parts();
+    parts.push_back({third, {0, third->token_count()}, 2.0});
+    const Dataset three(parts, kind.rules, Order::shuffled, "train");
+    const auto before = samples_by_corpus(two, kind.spec, 1200);
+    const auto after = samples_by_corpus(three, kind.spec, 1800);
+    ASSERT_EQ(after.size(), 3u);
+    EXPECT_NEAR(static_cast<double>(after[2].size()), 600.0, 2.0);
+    for (std::size_t k = 0; k < before.size(); ++k) {
+      ASSERT_GT(two.epochs(1200)[k], 1.1);
+      const std::size_t common = std::min(before[k].size(), after[k].size());
+      EXPECT_LE(std::max(before[k].size(), after[k].size()) - common, 3u);
+      for (std::size_t i = 0; i < common; ++i) {
+        ASSERT_EQ(before[k][i], after[k][i]) << "corpus " << k << ", sample " << i;
       }
     }
   }

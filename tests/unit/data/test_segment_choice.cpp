@@ -25,7 +25,7 @@ MaskedRules segment_rules(index_t sequence, Pairs pairs, double short_seq_prob =
           .predictions = 1,
           .short_seq_prob = short_seq_prob,
           .pairs = pairs,
-          .mean_document = 40,
+          .window = 40,
           .vocabulary = std::make_shared<const MaskedVocabulary>(masked_vocabulary(
               tokenizer, tokenizer.vocabulary_size(), tokenizer.end_of_document()))};
 }
@@ -263,7 +263,7 @@ TEST_F(SegmentChoice, WhereThereIsNoText) {
   ASSERT_EQ(empty->token_count(), 4);
   const MaskedRules rules = segment_rules(64, Pairs::none);
   MaskedRules small = rules;
-  small.mean_document = 1;
+  small.window = 1;
   const Dataset data = dataset(empty, small, all_of(empty));
   const Segments segments = SegmentChooser(data, small).choose(data.place(0));
   EXPECT_EQ(segments.first.size() + segments.second.size(), 0);

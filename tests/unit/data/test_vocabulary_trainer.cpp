@@ -1,11 +1,16 @@
 // Training of WordPiece and unigram vocabularies: what is in them, that they are the same
-// for any number of ranks (this file runs on several), and what is refused.
+// for any number of ranks (this file runs on several) and have the ids of Hugging Face's
+// tokenizers, and what is refused.
 #include "data/vocabulary_trainer.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "base/words.hpp"
 #include "comm/mpi_communicator.hpp"
@@ -105,6 +110,25 @@ TEST_F(VocabularyTrainer, OfAnyRanksIsThatOfOne) {
   // Nothing is unknown.
   EXPECT_EQ(unigram.tokenizer.decode(unigram.tokenizer.encode("naïve \U0001F600 \u4e2d")),
             "naïve \U0001F600 \u4e2d");
+}
+
+// What `tokenizers` makes of vocabularies that the program has trained: fixtures by
+// tests/parity/make_trained_fixtures.py.
+TEST_F(VocabularyTrainer, HasTheIdsOfHuggingFace) {
+  const auto records =
+      nlohmann::json::parse(io::read_file(test::fixture("trained/texts.json")));
+  for (const char* const kind : {"unigram", "uncased", "cased"}) {
+    SCOPED_TRACE(kind);
+    const Tokenizer tokenizer =
+        Tokenizer::load({test::fixture(fmt::format("trained/{}", kind))});
+    const nlohmann::json& texts = records.at(kind).at("texts");
+    ASSERT_GT(texts.size(), 20u);
+    for (const nlohmann::json& text : texts) {
+      EXPECT_EQ(tokenizer.encode(text.at("text").get<std::string>()),
+                text.at("ids").get<std::vector<TokenId>>())
+          << text.at("text");
+    }
+  }
 }
 
 TEST_F(VocabularyTrainer, SaysWhenTheTextHasNoMore) {
