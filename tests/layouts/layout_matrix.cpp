@@ -123,9 +123,12 @@ double size_of_gradient(const MatrixReference& reference, const std::string& nam
 }
 
 template <class T>
-double most_of_gradients(Kind kind) {
-  if constexpr (std::is_same_v<T, float>) return Tolerances<T>::kGradient;
-  return narrow_tolerances<T>(kind).gradient;
+double most_of_gradients(const MatrixSize& size) {
+  if constexpr (std::is_same_v<T, float>) {
+    return Tolerances<T>::kGradient;
+  } else {
+    return narrow_tolerances<T>(size).gradient;
+  }
 }
 
 // The furthest, as a part of what it may be apart from.
@@ -150,7 +153,7 @@ double check_gradients(comm::Communicator& world, const MatrixRunOf<T>& run,
     const double sum = sums[at++];
     const std::string of = name.substr(0, name.find(kCopy));
     const double size = size_of_gradient(reference, of);
-    EXPECT_LE(std::sqrt(sum), most_of_gradients<T>(layout.size.kind) * size) << name;
+    EXPECT_LE(std::sqrt(sum), most_of_gradients<T>(layout.size) * size) << name;
     furthest = std::max(furthest, std::sqrt(sum) / size);
   }
   return furthest;
@@ -348,7 +351,7 @@ Distances check_narrow_layout(const std::shared_ptr<comm::Communicator>& world,
   MatrixRunOf<T> run(world, layout);
   check_replicas(run);
   check_compute_copy(run);
-  const NarrowTolerances most = narrow_tolerances<T>(layout.size.kind);
+  const NarrowTolerances most = narrow_tolerances<T>(layout.size);
   Distances furthest;
   for (int step = 0; step < kNarrowSteps; ++step) {
     run.reset_traffic();
@@ -694,24 +697,14 @@ template <class T = float>
 std::map<MatrixSize, MatrixReference> references_of(comm::Communicator& world,
                                                     const std::vector<Layout>& layouts,
                                                     int steps) {
-  std::set<MatrixSize> sizes;
-  for (const Layout& layout : layouts) sizes.insert(layout.size);
-  std::vector<std::string> told(sizes.size());
-  int number = 0;
-  for (const MatrixSize& size : sizes) {
-    const int of = number++;
-    if (of % world.size() != world.rank()) continue;
-    ReferenceBytes bytes;
-    bytes.put(matrix_reference<T>(size, steps));
-    told[extent(of)] = bytes.bytes();
-  }
-  world.set_timeout(kAllLayoutsSeconds);
   std::map<MatrixSize, MatrixReference> references;
-  number = 0;
-  for (const MatrixSize& size : sizes) {
-    const int of = number++;
-    world.broadcast(told[extent(of)], of % world.size());
-    references[size] = ReferenceBytes(told[extent(of)]).take();
+  for (const auto& [size, bytes] :
+       told_of_sizes(world, layouts, [&](const MatrixSize& of) {
+         ReferenceBytes told;
+         told.put(matrix_reference<T>(of, steps));
+         return told.bytes();
+       })) {
+    references[size] = ReferenceBytes(bytes).take();
   }
   return references;
 }
@@ -720,6 +713,24 @@ std::map<MatrixSize, MatrixReference> references_of(comm::Communicator& world,
 
 std::shared_ptr<comm::Communicator> layout_world() {
   return comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
+}
+
+std::map<MatrixSize, std::string> told_of_sizes(
+    comm::Communicator& world, const std::vector<Layout>& layouts,
+    const std::function<std::string(const MatrixSize&)>& tell) {
+  std::set<MatrixSize> sizes;
+  for (const Layout& layout : layouts) sizes.insert(layout.size);
+  std::map<MatrixSize, std::string> told;
+  int number = 0;
+  for (const MatrixSize& size : sizes) {
+    if (number++ % world.size() == world.rank()) told[size] = tell(size);
+  }
+  world.set_timeout(kAllLayoutsSeconds);
+  number = 0;
+  for (const MatrixSize& size : sizes) {
+    world.broadcast(told[size], number++ % world.size());
+  }
+  return told;
 }
 
 void for_each_layout(comm::Communicator& world, const std::vector<Layout>& layouts,
@@ -817,6 +828,7 @@ std::set<std::string> run_layouts_over(const comm::MpiOptions& transport,
 }
 
 std::vector<Layout> all_rows_of(model::ModelKind kind, int most_ranks) {
+  constexpr index_t kSamplesOfEight = 16;
   const bool is_bert = kind == model::ModelKind::bert;
   Layout first;
   first.size = kSmall;
@@ -828,6 +840,8 @@ std::vector<Layout> all_rows_of(model::ModelKind kind, int most_ranks) {
     for (Layout row : rows) {
       for (const auto value : values) {
         row.*axis = value;
+        // Whole micro-batches for eight ranks; rows of fewer train fewer samples.
+        row.size.samples = row.data == 8 ? kSamplesOfEight : kSmall.samples;
         if (row.is_valid(most_ranks)) more.push_back(row);
       }
     }

@@ -167,7 +167,7 @@ template <>
 struct Tolerances<bf16> {
   static constexpr double kLoss = 1e-3;
   static constexpr double kNorm = 1e-2;
-  static constexpr double kGradient = 5e-2;
+  static constexpr double kGradient = 5e-2, kGradientAtCorners = 2e-1;
   static constexpr double kLossScale = 1.0;
 };
 // 2.9e-5, 7.8e-5 and 2.0e-3: its rounding is an eighth of bf16's.
@@ -175,7 +175,7 @@ template <>
 struct Tolerances<fp16> {
   static constexpr double kLoss = 2e-4;
   static constexpr double kNorm = 1e-3;
-  static constexpr double kGradient = 5e-3;
+  static constexpr double kGradient = 5e-3, kGradientAtCorners = 1e-1;
   static constexpr double kLossScale = 1024.0;
 };
 
@@ -593,6 +593,10 @@ std::set<std::string> run_layouts_over(const comm::MpiOptions& transport,
 std::vector<Layout> of_each_kind(const std::vector<Layout>& layouts);
 
 std::shared_ptr<comm::Communicator> layout_world();
+// What is told of each size that layouts train: by one of the ranks, and to all of them.
+std::map<MatrixSize, std::string> told_of_sizes(
+    comm::Communicator& world, const std::vector<Layout>& layouts,
+    const std::function<std::string(const MatrixSize&)>& tell);
 // Calls check with every layout and its ranks, as many at a time as there are ranks for.
 void for_each_layout(comm::Communicator& world, const std::vector<Layout>& layouts,
                      const std::function<void(const std::shared_ptr<comm::Communicator>&,

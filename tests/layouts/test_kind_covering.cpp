@@ -53,6 +53,8 @@ TEST_P(KindCoveringOf, TableHasEveryPairOfTwoAxesOfWhichOneIsTheKinds) {
       }
     }
   }
+  constexpr std::size_t kData = 2;  // of the axes
+  EXPECT_EQ(values[kData], (std::set<int>{1, 2, 4, 8}));
   for (std::size_t a = common; a < all; ++a) {
     EXPECT_EQ(values[a].size(), 2u);
     for (std::size_t b = 0; b < all; ++b) {

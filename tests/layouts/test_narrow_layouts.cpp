@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <iterator>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -72,19 +74,6 @@ std::vector<Layout> narrow_layouts() {
   return rows;
 }
 
-// The loss of a step, and that of each objective where there are several.
-std::map<std::string, double> all_losses(const std::vector<model::Objective>& objectives,
-                                         const optim::StepReport& report) {
-  const model::Losses losses = model::losses_of(objectives, report.losses);
-  std::map<std::string, double> all(losses.parts.begin(), losses.parts.end());
-  all["all"] = losses.total;
-  return all;
-}
-
-double apart(double got, double want) {
-  return std::abs(got - want) / want;
-}
-
 // To the bit.
 void expect_same_report(const optim::StepReport& got, const optim::StepReport& want) {
   for (std::size_t i = 0; i < std::size(got.losses); ++i) {
@@ -93,58 +82,28 @@ void expect_same_report(const optim::StepReport& got, const optim::StepReport& w
   EXPECT_EQ(got.grad_norm, want.grad_norm);
 }
 
-// How far the furthest layout was: what tolerances are taken from.
-struct Furthest {
-  double loss = 0.0, pairs = 0.0, norm = 0.0;
-};
-void print_furthest(comm::Communicator& world, const Furthest& mine, const char* type,
-                    Kind kind) {
-  const auto most = [&](double of_mine) {
-    return std::ranges::max(world.gather(of_mine));
-  };
-  const double loss = most(mine.loss), pairs = most(mine.pairs), norm = most(mine.norm);
-  if (world.rank() != 0) return;
-  std::printf("%s in %s: furthest apart: losses %.2g, that of pairs %.2g, norms %.2g\n",
-              name_of(kind).c_str(), type, loss, pairs, norm);
-}
-
 void check_type(const Types& type, double scale, const std::vector<Layout>& layouts,
                 Kind kind = Kind::gpt) {
   const bool is_half = type.compute == DType::float16;
-  const NarrowTolerances most =
-      is_half ? narrow_tolerances<fp16>(kind) : narrow_tolerances<bf16>(kind);
   const auto world = layout_world();
-  MatrixSize of_wide = kWide, of_deep = kDeep;
-  of_wide.kind = of_deep.kind = kind;
-  const auto objectives = matrix_blueprint(of_wide).objectives;
-  const auto wide = run_alone(of_wide, type, kNarrowSteps, scale),
-             deep = run_alone(of_deep, type, kNarrowSteps, scale);
-  Furthest furthest;
-  for_each_layout(*world, of_kind(kind, layouts),
-                  [&](const auto& ranks, const Layout& layout) {
-                    const auto& alone = layout.size.layers == kDeep.layers ? deep : wide;
-                    NarrowRun run(ranks, layout, type), again(ranks, layout, type);
-                    for (int step = 0; step < kNarrowSteps; ++step) {
-                      const optim::StepReport& want = alone[extent(step)];
-                      const optim::StepReport report = run.step(step, scale);
-                      const auto losses = all_losses(objectives, report),
-                                 wanted = all_losses(objectives, want);
-                      for (const auto& [name, loss] : wanted) {
-                        const bool is_of_pairs = name == "segment pairs";
-                        const double here = apart(losses.at(name), loss);
-                        EXPECT_LE(here, is_of_pairs ? most.pairs : most.loss)
-                            << "step " << step + 1 << ", loss of " << name;
-                        double& far = is_of_pairs ? furthest.pairs : furthest.loss;
-                        far = std::max(far, here);
-                      }
-                      const double of_norm = apart(report.grad_norm, want.grad_norm);
-                      EXPECT_LE(of_norm, most.norm) << "step " << step + 1;
-                      furthest.norm = std::max(furthest.norm, of_norm);
-                      SCOPED_TRACE("again, step " + std::to_string(step + 1));
-                      expect_same_report(again.step(step, scale), report);
-                    }
-                  });
-  print_furthest(*world, furthest, is_half ? "fp16" : "bf16", kind);
+  const std::vector<Layout> rows = of_kind(kind, layouts);
+  const auto alone = run_alone(*world, rows, type, steps_at(scale, kNarrowSteps));
+  FurthestApart furthest;
+  for_each_layout(*world, rows, [&](const auto& ranks, const Layout& layout) {
+    const model::Blueprint blueprint = matrix_blueprint(layout.size);
+    const NarrowTolerances most = is_half ? narrow_tolerances<fp16>(layout.size)
+                                          : narrow_tolerances<bf16>(layout.size);
+    const NarrowReports& wanted = alone.at(layout.size);
+    NarrowRun run(ranks, layout, type), again(ranks, layout, type);
+    for (int step = 0; step < kNarrowSteps; ++step) {
+      SCOPED_TRACE("step " + std::to_string(step + 1));
+      const optim::StepReport report = run.step(step, scale);
+      furthest.expect_near(blueprint, report, wanted[extent(step)], most);
+      SCOPED_TRACE("again");
+      expect_same_report(again.step(step, scale), report);
+    }
+  });
+  furthest.print(*world, name_of(kind) + (is_half ? " in fp16" : " in bf16"));
 }
 
 TEST(NarrowLayouts, HaveOneAnswerInBf16) {
@@ -173,8 +132,19 @@ std::vector<Layout> rows_of_kinds() {
   return rows;
 }
 
+constexpr std::array kOtherKinds = {Kind::bert, Kind::bert_post, Kind::t5,
+                                    Kind::t5_own_head};
+
+// These of a GPT, and rows of each other kind.
+std::vector<Layout> with_other_kinds(std::vector<Layout> layouts) {
+  for (const Kind kind : kOtherKinds) {
+    for (const Layout& row : of_kind(kind, rows_of_kinds())) layouts.push_back(row);
+  }
+  return layouts;
+}
+
 TEST(NarrowLayouts, OtherKindsHaveOneAnswer) {
-  for (const Kind kind : {Kind::bert, Kind::bert_post, Kind::t5, Kind::t5_own_head}) {
+  for (const Kind kind : kOtherKinds) {
     SCOPED_TRACE(name_of(kind));
     check_type({DType::bfloat16}, 1.0, rows_of_kinds(), kind);
     check_type({DType::float16}, 1024.0, rows_of_kinds(), kind);
@@ -184,8 +154,9 @@ TEST(NarrowLayouts, OtherKindsHaveOneAnswer) {
 TEST(NarrowLayouts, HaveOneAnswerWithGradientsInBf16) {
   const Types narrow{DType::bfloat16, true};
   check_type(narrow, 1.0, gradient_layouts());
-  EXPECT_NE(run_alone(kWide, narrow, 1)[0].grad_norm,
-            run_alone(kWide, {DType::bfloat16}, 1)[0].grad_norm);
+  const TakeSteps one = steps_at(1.0, 1);
+  EXPECT_NE(run_alone(kWide, narrow, one)[0].grad_norm,
+            run_alone(kWide, {DType::bfloat16}, one)[0].grad_norm);
 }
 
 TEST(NarrowLayouts, HaveOneAnswerInFp16) {
@@ -207,29 +178,82 @@ void expect_same_steps(NarrowRun& run, NarrowRun& plain) {
 // after give what they give without it.
 TEST(NarrowLayouts, AnOverflowIsSeenByAllAndChangesNothing) {
   const auto world = layout_world();
-  for_each_layout(*world, narrow_layouts(), [&](const auto& ranks, const Layout& layout) {
-    NarrowRun run(ranks, layout, {DType::float16}),
-        plain(ranks, layout, {DType::float16});
-    const optim::StepReport bad = run.step(0, 0x1p40);
-    EXPECT_FALSE(bad.is_finite());
-    EXPECT_TRUE(bad.has_finite_losses());
-    expect_same_steps(run, plain);
-  });
+  for_each_layout(*world, with_other_kinds(narrow_layouts()),
+                  [&](const auto& ranks, const Layout& layout) {
+                    NarrowRun run(ranks, layout, {DType::float16}),
+                        plain(ranks, layout, {DType::float16});
+                    const optim::StepReport bad = run.step(0, 0x1p40);
+                    EXPECT_FALSE(bad.is_finite());
+                    EXPECT_TRUE(bad.has_finite_losses());
+                    expect_same_steps(run, plain);
+                  });
 }
 
 // One gradient of one rank, for every rank in turn: of the first and the last of each
 // axis, among others.
 TEST(NarrowLayouts, AnOverflowOfAnyRankIsSeenByAll) {
   const auto world = layout_world();
-  for_each_layout(*world, narrow_layouts(), [&](const auto& ranks, const Layout& layout) {
-    NarrowRun run(ranks, layout, {DType::float16}),
-        plain(ranks, layout, {DType::float16});
-    for (int rank = 0; rank < ranks->size(); ++rank) {
-      const optim::StepReport bad = run.step(0, 1024.0, ranks->rank() == rank);
-      EXPECT_FALSE(bad.is_finite()) << "planted on rank " << rank;
-      EXPECT_TRUE(bad.has_finite_losses()) << "planted on rank " << rank;
+  for_each_layout(*world, with_other_kinds(narrow_layouts()),
+                  [&](const auto& ranks, const Layout& layout) {
+                    NarrowRun run(ranks, layout, {DType::float16}),
+                        plain(ranks, layout, {DType::float16});
+                    for (int rank = 0; rank < ranks->size(); ++rank) {
+                      const optim::StepReport bad =
+                          run.step(0, 1024.0, ranks->rank() == rank);
+                      EXPECT_FALSE(bad.is_finite()) << "planted on rank " << rank;
+                      EXPECT_TRUE(bad.has_finite_losses()) << "planted on rank " << rank;
+                    }
+                    expect_same_steps(run, plain);
+                  });
+}
+
+// Steps by a dynamic scale, whose first value no gradient bears. Each is launched before
+// the report of the one before is read: its scale and the number of its update are the
+// device's own, and the same as the host takes from the reports.
+NarrowReports run_scaled(NarrowRun& run, const MatrixSize& size) {
+  constexpr int kScaledSteps = 8;
+  optim::LossScale scale({.initial = size.is_bert() ? 0x1p17 : 0x1p25, .window = 2});
+  std::int64_t update = 1;
+  NarrowReports reports;
+  const auto read = [&] {
+    const optim::StepReport report = reports.emplace_back(run.read_report());
+    EXPECT_EQ(report.loss_scale, scale.scale()) << "step " << reports.size();
+    EXPECT_EQ(report.update, update) << "step " << reports.size();
+    scale.update(!report.is_finite());
+    update += report.is_finite() ? 1 : 0;
+  };
+  run.start(0, update, scale);
+  for (int step = 1; step < kScaledSteps; ++step) {
+    run.start(step, update + 1, scale);
+    read();
+  }
+  read();
+  return reports;
+}
+
+// Every layout leaves out the steps that one rank leaves out, and comes to the same
+// scales: down, and where enough steps are made up again.
+TEST(NarrowLayouts, ADynamicScaleIsThatOfOneRank) {
+  const Types type{DType::float16};
+  const auto world = layout_world();
+  const std::vector<Layout> layouts = with_other_kinds(rows_of_kinds());
+  const auto alone = run_alone(*world, layouts, type, &run_scaled);
+  for (const auto& [size, reports] : alone) {
+    SCOPED_TRACE(name_of(size.kind));
+    EXPECT_FALSE(reports.front().is_finite());
+    EXPECT_LT(reports.back().loss_scale, reports.front().loss_scale);
+    EXPECT_GT(reports.back().update, 1);
+  }
+  for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
+    NarrowRun run(ranks, layout, type);
+    const NarrowReports got = run_scaled(run, layout.size);
+    const NarrowReports& want = alone.at(layout.size);
+    for (std::size_t step = 0; step < want.size(); ++step) {
+      SCOPED_TRACE("step " + std::to_string(step + 1));
+      EXPECT_EQ(got[step].is_finite(), want[step].is_finite());
+      EXPECT_EQ(got[step].loss_scale, want[step].loss_scale);
+      EXPECT_EQ(got[step].update, want[step].update);
     }
-    expect_same_steps(run, plain);
   });
 }
 

@@ -49,6 +49,7 @@ class KindRuns : public LayoutRuns {
   // In bf16 layouts were at most 5e-4 apart. A run whose learning rate is halved at the
   // checkpoint differs by 3e-3 or more, and would fail.
   static constexpr double kBf16Tolerance = 1e-3;
+  static constexpr double kFp16Tolerance = 2e-4;  // they were at most 6e-5 apart
 
   // The corpus and the deck of all runs that follow, and keys for all of them.
   void prepare(const RestartedModel& of, const Arguments& keys = {}) {
@@ -108,9 +109,12 @@ class KindRuns : public LayoutRuns {
   // A run in a layout that goes on from where another was after so many steps; its name.
   std::string go_on(const std::string& from, int step, const std::string& layout) const {
     const std::string run = from + "-" + layout;
-    start(run, layout,
-          {"--resume", fmt::format("{}/checkpoints/step_{:08}", from, step)});
+    start(run, layout, {"--resume", checkpoint_of(from, step)});
     return run;
+  }
+  // Of a run, after so many steps; below the scratch directory.
+  static std::string checkpoint_of(const std::string& run, int step) {
+    return fmt::format("{}/checkpoints/step_{:08}", run, step);
   }
 
   // In the same layout to the bit what never stopped.

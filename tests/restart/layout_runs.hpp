@@ -48,6 +48,8 @@ class LayoutRuns : public TrainingRuns {
       EXPECT_NEAR(got[i].loss, want.loss, tolerance * want.loss) << "step " << want.step;
       EXPECT_EQ(got[i].lr, want.lr);
       EXPECT_EQ(got[i].samples, want.samples);
+      EXPECT_EQ(got[i].loss_scale, want.loss_scale) << "step " << want.step;
+      EXPECT_EQ(got[i].skipped, want.skipped) << "step " << want.step;
     }
   }
 

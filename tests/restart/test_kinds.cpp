@@ -43,6 +43,30 @@ class KindsRestart : public KindRuns {
     train_whole(from);
     expect_restart(from, to);
   }
+  // The first scale overflows before the save and the next scales behind it: what is
+  // saved is not the deck's scale, and the count of steps or of overflows has begun.
+  void expect_restart_in_fp16(const RestartedModel& of, double first_scale) {
+    prepare(of, {"precision.compute=fp16",
+                 fmt::format("precision.loss_scale.initial={}", first_scale),
+                 "precision.loss_scale.window=2"});
+    train_whole("zero3");
+    const ckpt::TrainingState saved = state_after("zero3", kEvery);
+    EXPECT_GT(saved.skipped_steps, 0);
+    EXPECT_LT(saved.skipped_steps, kEvery);
+    EXPECT_LT(saved.loss_scale, first_scale);
+    const std::string moved = go_on("zero3", kEvery, "tensor");
+    expect_losses_of("zero3", moved, kEvery, kFp16Tolerance);
+    const ckpt::TrainingState want = state_after("zero3", kSteps),
+                              got = state_after(moved, kSteps);
+    EXPECT_GT(want.skipped_steps, saved.skipped_steps);
+    EXPECT_EQ(got.skipped_steps, want.skipped_steps);
+    EXPECT_EQ(got.loss_scale, want.loss_scale);
+    EXPECT_EQ(got.loss_scale_steps, want.loss_scale_steps);
+    EXPECT_EQ(got.numbers, want.numbers);
+  }
+  ckpt::TrainingState state_after(const std::string& run, int step) const {
+    return ckpt::CheckpointReader(scratch_ / checkpoint_of(run, step)).state();
+  }
   // Of 16 bits the run that never changed its layout is the measure.
   void expect_restart_in_bf16(const RestartedModel& of, const std::string& from,
                               const std::string& to) {
@@ -71,6 +95,10 @@ TEST_F(KindsRestart, OfBertInBf16) {
   expect_restart_in_bf16(kBert, "zero3", "tensor");
 }
 
+TEST_F(KindsRestart, OfBertInFp16) {
+  expect_restart_in_fp16(kBert, 0x1p18);
+}
+
 TEST_F(KindsRestart, OfT5) {
   if (!kT5.can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
   prepare(kT5);
@@ -86,6 +114,11 @@ TEST_F(KindsRestart, OfT5WithItsOwnHead) {
 TEST_F(KindsRestart, OfT5InBf16) {
   if (!kT5.can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
   expect_restart_in_bf16(kT5, "tensor", "zero3");
+}
+
+TEST_F(KindsRestart, OfT5InFp16) {
+  if (!kT5.can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
+  expect_restart_in_fp16(kT5, 0x1p20);
 }
 
 }  // namespace
