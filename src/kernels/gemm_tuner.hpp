@@ -28,6 +28,11 @@ class GemmTuner {
 };
 std::unique_ptr<GemmTuner> make_gemm_tuner(const Exec& exec);
 
+// Whether times decide if a product does its GeLU itself. A pass on shapes, which has no
+// times, then counts two products, of which a step computes one: that with the GeLU, and
+// that without, whose GeLU is a pass of its own and counted as well.
+bool times_decide_gelu();
+
 // What products of `exec` and its copies are computed by from now on, where the table has
 // them. Error where it is of another library or device.
 void use_gemm_table(const Exec& exec, const GemmTable& table);

@@ -271,6 +271,10 @@ std::unique_ptr<GemmTuner> make_gemm_tuner(const Exec& exec) {
   return std::make_unique<CublasLtTuner>(exec);
 }
 
+bool times_decide_gelu() {
+  return true;
+}
+
 void use_gemm_table(const Exec& exec, const GemmTable& table) {
   const GemmLibrary library = CublasLtTuner(exec).library();
   TRIREME_REQUIRE(table.library == library, "{} cannot multiply by the algorithms of {}",

@@ -22,6 +22,10 @@ std::unique_ptr<GemmTuner> make_gemm_tuner(const Exec&) {
   return std::make_unique<NoTuner>();
 }
 
+bool times_decide_gelu() {
+  return false;
+}
+
 void use_gemm_table(const Exec&, const GemmTable& table) {
   TRIREME_REQUIRE(table.library.is_empty(),
                   "host cores cannot multiply by the algorithms of {}",

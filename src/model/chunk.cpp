@@ -38,6 +38,14 @@ void require_shapes(const nn::Context& context, const Border& border,
   }
 }
 
+// A tensor that passes all blocks of a chunk by stays where it is if the memory behind
+// the chunk is that before it.
+template <class T>
+void pass_by(const nn::Context& context, View2<T> to, View2<T> from) {
+  if (to.data() != nullptr && to.data() == from.data()) return;
+  copy(context.exec, to, from);
+}
+
 }  // namespace
 
 template <class T>
@@ -329,7 +337,7 @@ void Chunk<T>::forward(const nn::Context& context, int slot, const Tensors<T>& i
   }
   for (std::size_t k = 0; k < out.size(); ++k) {
     const std::size_t id = borders_[size()][k];
-    if (lifetimes_[id].first < size()) copy(context.exec, out[k], values[id]);
+    if (lifetimes_[id].first < size()) pass_by<T>(context, out[k], values[id]);
   }
 }
 
@@ -392,7 +400,7 @@ void Chunk<T>::backward(const nn::Context& context, int slot, const Tensors<T>& 
   for (std::size_t k = 0; k < d_out.size(); ++k) {
     const std::size_t id = borders_[size()][k];
     if (comes_in(lifetimes_[id])) {
-      copy(context.exec, gradients_[id], d_out[k]);
+      pass_by<T>(context, gradients_[id], d_out[k]);
     } else {
       gradients_[id] = d_out[k];
     }

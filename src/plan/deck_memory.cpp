@@ -10,10 +10,6 @@
 
 namespace trireme::plan {
 
-namespace {
-
-// Of this machine, which need not be the run's: where it has no products as the deck
-// wants them, as it would compute them itself.
 std::size_t bytes_of_products(const config::Deck& deck) {
   const DType type = step::compute_type(deck);
   const Exec exec = Exec::shape_only();  // plans are made where nothing could run, too
@@ -23,8 +19,6 @@ std::size_t bytes_of_products(const config::Deck& deck) {
   }
   return kernels::product_workspace_bytes(exec, type);
 }
-
-}  // namespace
 
 comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
   const comm::GridShape shape{p.tensor, p.context, p.data, p.pipeline, p.order};

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "kernels/gemm_tuner.hpp"
 #include "plan/counts.hpp"
 
 namespace trireme::plan {
@@ -235,6 +236,8 @@ TallySeconds tally_seconds(const Machine& machine, const Places& places,
                            const AttentionShape& attention, const Tally& tally) {
   TallySeconds seconds;
   for (const ProductTally& product : tally.products()) {
+    // The same product without its GeLU is counted as well.
+    if (product.shape.has_gelu && kernels::times_decide_gelu()) continue;
     seconds.products +=
         as_double(product.calls) * product_seconds(machine.device, product.shape);
   }

@@ -21,6 +21,7 @@
 #include "model/blueprint.hpp"
 #include "plan/counts.hpp"
 #include "plan/deck_memory.hpp"
+#include "schedule/division.hpp"
 #include "schedule/pipeline.hpp"
 #include "schedule/plan.hpp"
 #include "step/deck_model.hpp"
@@ -126,17 +127,26 @@ std::vector<int> stages_that_differ(const PipelineShape& shape, const LayerRuns&
   return stages;
 }
 
-// Of ZeRO, what is left of state that `own` bytes are of.
+// Of ZeRO, what is left of state that a rank alone would have.
 struct Shares {
-  double state = 1.0, gradients = 1.0, master = 1.0, copy = 1.0;
+  double weights = 1.0, gradients = 1.0, optimizer = 1.0;
 };
 Shares shares_of(const config::Deck& layout, bool is_narrow) {
   const int zero = layout.parallel.zero;
   const double part = 1.0 / (layout.parallel.data * layout.parallel.context);
-  return {.state = zero >= 1 ? part : 1.0,
+  const double master = zero == 3 || (zero >= 1 && is_narrow) ? part : 1.0;
+  const double copy = zero == 3 ? part : 1.0;
+  // Of a narrow type there are 4 bytes of master weights and 2 of a copy.
+  return {.weights = is_narrow ? (2.0 * master + copy) / 3.0 : master,
           .gradients = zero >= 2 ? part : 1.0,
-          .master = zero == 3 || (zero >= 1 && is_narrow) ? part : 1.0,
-          .copy = zero == 3 ? part : 1.0};
+          .optimizer = zero >= 1 ? part : 1.0};
+}
+
+void add_state(const Work& work, double times, const Shares& shares,
+               LayoutMemory& memory) {
+  memory.weights += times * shares.weights * work.memory.weights;
+  memory.gradients += times * shares.gradients * work.memory.gradients;
+  memory.optimizer += times * shares.optimizer * work.memory.optimizer;
 }
 
 // Two units take turns where gradients (and weights) are whole for a pass; the words have
@@ -201,15 +211,43 @@ struct MemoryModel::Kind {
   Workloads& workloads;
   const config::Deck& layout;
   std::vector<PieceLayers> pieces;
+  std::vector<std::size_t> cuts;  // blocks where the pieces begin and end
 };
 
-MemoryModel::MemoryModel(const config::Deck& deck) {
+MemoryModel::MemoryModel(const config::Deck& deck)
+    : products_(static_cast<double>(bytes_of_products(deck))) {
   const model::Blueprint blueprint = model::make_blueprint(deck.model);
   const LayerRuns runs(blueprint);
   for (std::size_t c = 0; c < runs.classes(); ++c) {
     const model::BlockSpec& layer = blueprint.blocks[runs.first_block(c)];
     layer_scores_.push_back(layer.attention_scores(blueprint.batch));
   }
+  for (const model::BlockSpec& block : blueprint.blocks) {
+    is_layer_.push_back(block.is_layer);
+  }
+  for (const model::SharedTable& table : blueprint.tables) {
+    tables_.push_back({as_double(table.elements()), blueprint.users(table)});
+  }
+}
+
+// Elements, without padding, of the tables that a chunk shares with one before it on the
+// stage, which has them: the words of a T5's decoder and of its head, for example.
+double MemoryModel::elements_of_others(const Kind& kind, int stage, int chunk) const {
+  const PipelineShape shape = pipeline_shape(kind.layout);
+  const auto uses = [&](const Table& table, int by) {
+    const std::size_t piece = extent(shape.piece(stage, by));
+    const auto first = std::ranges::lower_bound(table.users, kind.cuts[piece]);
+    return first != table.users.end() && *first < kind.cuts[piece + 1];
+  };
+  double elements = 0.0;
+  for (const Table& table : tables_) {
+    bool is_there = false;
+    for (int before = 0; before < chunk; ++before) {
+      is_there = is_there || uses(table, before);
+    }
+    if (is_there && uses(table, chunk)) elements += table.elements;
+  }
+  return elements / kind.layout.parallel.tensor;
 }
 
 // A step of more micro-batches than these repeats itself in its middle, but for one that
@@ -231,15 +269,12 @@ auto MemoryModel::slots_of(const config::Deck& layout, int stage) -> const Slots
 }
 
 LayoutMemory MemoryModel::stage_memory(const Kind& kind, int stage) {
-  const auto& [machine, workloads, layout, pieces] = kind;
+  const auto& [machine, workloads, layout, pieces, cuts] = kind;
   const PipelineShape shape = pipeline_shape(layout);
   const Workloads::Key key = workload_key(layout);
   const LayerRuns& runs = workloads.runs();
   const bool is_narrow = layout.precision.compute != config::Precision::fp32;
   const Shares shares = shares_of(layout, is_narrow);
-  // Of a narrow type there are 4 bytes of master weights and 2 of a copy.
-  const double kept =
-      is_narrow ? (2.0 * shares.master + shares.copy) / 3.0 : shares.master;
   LayoutMemory memory{.scratch = 0.0, .reserved = machine.device.reserved};
   const Slots& slots = slots_of(layout, stage);
   double most_held = 0.0, own_elements = 0.0;
@@ -251,12 +286,12 @@ LayoutMemory MemoryModel::stage_memory(const Kind& kind, int stage) {
         workloads.chunk(key, runs.kind_of(piece, shape.pieces(), begin, end)).own;
     double saved = 0.0, held = own.memory.held;
     const auto add = [&](const Work& work, double times) {
-      memory.weights += times * kept * work.memory.weights;
-      memory.gradients += times * shares.gradients * work.memory.gradients;
-      memory.optimizer += times * shares.state * work.memory.optimizer;
+      add_state(work, times, shares, memory);
       saved += times * work.memory.saved;
     };
+    const double of_others = elements_of_others(kind, stage, chunk);
     add(own, 1.0);
+    if (of_others > 0.0) add_state(own, -of_others / own.elements, shares, memory);
     const std::vector<index_t> layers = runs.counts(begin, end);
     const auto first = [&](index_t count) { return runs.counts(begin, begin + count); };
     const std::vector<index_t> full = first(full_layers(layout, end - begin)),
@@ -278,11 +313,12 @@ LayoutMemory MemoryModel::stage_memory(const Kind& kind, int stage) {
     memory.activations += slots.held[extent(chunk)] * held;
     memory.scratch = std::max(memory.scratch, own.memory.scratch);
     memory.other = std::max(memory.other, own.memory.other);
-    own_elements += own.elements;
+    own_elements += own.elements - of_others;
   }
   memory.activations += most_held;  // of the pass that is under way
   memory.scratch += largest.scratch;
   if (layout.memory.recompute != Recompute::none) memory.scratch += largest.scores;
+  memory.other += products_;
   memory.other += slots.buffers * border_bytes(workloads, layout);
   memory.other += zero_buffers(layout, largest.elements, own_elements, is_narrow);
   return memory;
@@ -291,7 +327,8 @@ LayoutMemory MemoryModel::stage_memory(const Kind& kind, int stage) {
 LayoutMemory MemoryModel::of(const Machine& machine, Workloads& workloads,
                              const config::Deck& layout,
                              const std::vector<index_t>& split) {
-  const Kind kind{machine, workloads, layout, layers_of_pieces(split)};
+  const Kind kind{machine, workloads, layout, layers_of_pieces(split),
+                  schedule::cuts_of({split.begin(), split.end()}, is_layer_)};
   LayoutMemory most;
   for (const int stage :
        stages_that_differ(pipeline_shape(layout), workloads.runs(), kind.pieces)) {

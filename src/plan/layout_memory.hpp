@@ -4,6 +4,7 @@
 #ifndef TRIREME_PLAN_LAYOUT_MEMORY_HPP_
 #define TRIREME_PLAN_LAYOUT_MEMORY_HPP_
 
+#include <cstddef>
 #include <map>
 #include <vector>
 
@@ -19,7 +20,7 @@ struct LayoutMemory {
   double weights = 0.0, gradients = 0.0, optimizer = 0.0;
   double activations = 0.0;  // of micro-batches in flight
   double scratch = 0.0;      // at a time
-  double other = 0.0;        // batches, buffers of messages and of ZeRO
+  double other = 0.0;        // batches, buffers of messages, ZeRO and products
   double reserved = 0.0;     // Device::reserved
 
   double total() const {
@@ -31,7 +32,7 @@ struct LayoutMemory {
 // again.
 class MemoryModel {
  public:
-  // `deck`: the model.
+  // `deck`: the model, and how its products are computed.
   explicit MemoryModel(const config::Deck& deck);
 
   // `split`: layers of each piece.
@@ -53,10 +54,19 @@ class MemoryModel {
     auto operator<=>(const SlotsKey&) const = default;
   };
   struct Kind;
+  // That blocks share; which of them do.
+  struct Table {
+    double elements = 0.0;
+    std::vector<std::size_t> users;
+  };
 
   const Slots& slots_of(const config::Deck& layout, int stage);
+  double elements_of_others(const Kind& kind, int stage, int chunk) const;
   LayoutMemory stage_memory(const Kind& kind, int stage);
 
+  std::vector<bool> is_layer_;  // of each block
+  std::vector<Table> tables_;
+  double products_ = 0.0;             // what products keep for themselves
   std::vector<double> layer_scores_;  // of attention, of a sample: of each class
   std::map<SlotsKey, Slots> slots_;
 };

@@ -30,6 +30,13 @@ bool tensor_suits(const config::ModelConfig& model, int tensor) {
          model.ffn_hidden % tensor == 0 && model.vocab >= tensor;
 }
 
+// Whether the model can be cut into so many stages: one that makes texts on the way is on
+// every rank as a whole.
+bool pipeline_suits(const config::Deck& deck, int pipeline) {
+  return pipeline == 1 ||
+         (pipeline <= deck.model.total_layers() && deck.run.sample_every.steps == 0);
+}
+
 // Whether the positions of a sample come out even on so many ranks: of each stream, where
 // there are several.
 bool splits(const config::ModelConfig& model, int tensor) {
@@ -133,6 +140,7 @@ void set_layout(config::Deck& deck, const Layout& layout) {
   p.zero = layout.zero;
   p.schedule = layout.schedule;
   p.stages.clear();
+  p.balance = config::Balance::modelled;  // no plan measures blocks
   if (layout.pipeline > 1) p.stages = split_of(deck);
   deck.batch.micro = layout.micro;
   deck.memory = {.recompute = layout.recompute};
@@ -142,7 +150,7 @@ std::vector<Layout> legal_layouts(const config::Deck& deck, int devices) {
   std::vector<Layout> layouts;
   const config::ModelConfig& model = deck.model;
   for_each_grid(devices, [&](const Grid& grid) {
-    if (!tensor_suits(model, grid.tensor) || grid.pipeline > model.total_layers()) return;
+    if (!tensor_suits(model, grid.tensor) || !pipeline_suits(deck, grid.pipeline)) return;
     const bool may_split_sequence = grid.tensor > 1 && splits(model, grid.tensor);
     for (const int chunks : chunk_counts(model.total_layers(), grid.pipeline)) {
       for (index_t micro = 1; micro <= kMostSamplesAtOnce; ++micro) {
@@ -165,8 +173,7 @@ std::string why_no_layout(const config::Deck& deck, int devices) {
   Grid nearest;
   index_t off = std::numeric_limits<index_t>::max();
   for_each_grid(devices, [&](const Grid& grid) {
-    if (!tensor_suits(deck.model, grid.tensor) ||
-        grid.pipeline > deck.model.total_layers()) {
+    if (!tensor_suits(deck.model, grid.tensor) || !pipeline_suits(deck, grid.pipeline)) {
       return;
     }
     const index_t rest = deck.batch.global % grid.data;

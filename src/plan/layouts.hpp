@@ -30,7 +30,7 @@ void set_layout(config::Deck& deck, const Layout& layout);
 
 // All that the deck's model and batch can have on so many devices, in no order of worth.
 // Of micro-batches those of up to 64 samples; of virtual pipelines those whose chunks
-// have equally many layers.
+// have equally many layers. Without stages where texts are made on the way.
 std::vector<Layout> legal_layouts(const config::Deck& deck, int devices);
 // Where there are none: what rules out the grid that is nearest to a legal one, and by
 // how much.

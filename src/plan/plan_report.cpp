@@ -22,7 +22,6 @@
 #include "config/load.hpp"
 #include "io/json.hpp"
 #include "plan/counts.hpp"
-#include "schedule/balance.hpp"
 #include "step/deck_model.hpp"
 
 namespace trireme::plan {
@@ -133,13 +132,6 @@ void require_plannable(const config::Deck& deck) {
                           "{}: {} cannot be planned yet ({})", lack.key, lack.value,
                           lack.reason);
   }
-}
-
-// As a run deals them; other programs deal evenly what is not dealt by the deck.
-std::vector<index_t> dealt_layers(const Machine& machine, const config::Deck& deck) {
-  if (machine.software.is_other()) return split_of(deck);
-  const schedule::Split dealt = step::pipeline_layout(deck).split;
-  return {dealt.begin(), dealt.end()};
 }
 
 // "1.25 x the time of the machine file", and of messages what became of it.
@@ -415,6 +407,7 @@ PlanReport make_plan(const config::Deck& deck, const Machine& machine,
   } else {
     report.result = search(model, deck, options.devices);
     set_layout(report.deck, report.best().layout);
+    report.deck.parallel.stages = report.best().stages;
   }
   report.first_step = first_step_seconds(model, report.deck, report.best());
   return report;

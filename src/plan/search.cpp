@@ -19,6 +19,10 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "base/plural.hpp"
+#include "model/blueprint.hpp"
+#include "schedule/division.hpp"
+#include "step/deck_model.hpp"
+#include "step/pipeline.hpp"
 
 namespace trireme::plan {
 
@@ -42,7 +46,11 @@ void keep_fastest(std::vector<Plan>& plans, const Plan& plan, std::size_t most) 
 
 class Search {
  public:
-  Search(PerformanceModel& model, const config::Deck& deck) : model_(model), deck_(deck) {
+  Search(PerformanceModel& model, const config::Deck& deck)
+      : model_(model),
+        deck_(deck),
+        cost_(step::modelled_cost(model::make_blueprint(deck.model),
+                                  step::step_shape(deck))) {
     deck_.origins.clear();  // decks are changed for each layout
   }
 
@@ -68,10 +76,31 @@ class Search {
     return plan.memory.total() <= model_.machine().device.memory;
   }
 
-  void estimate(const Layout& layout) {
+  void set(const Layout& layout) {
     set_layout(deck_, layout);
-    const Plan plan{layout, model_.predict(deck_, Schedule::estimated),
-                    model_.memory(deck_)};
+    if (layout.pipeline == 1 || model_.machine().software.is_other()) return;
+    const auto [found, is_new] =
+        by_work_.try_emplace(layout.pipeline * layout.chunks, deck_.parallel.stages);
+    std::vector<index_t>& stages = found->second;
+    if (is_new) {
+      const schedule::Split dealt =
+          schedule::cut_by_work({stages.begin(), stages.end()}, cost_);
+      stages.assign(dealt.begin(), dealt.end());
+    }
+    deck_.parallel.stages = stages;
+  }
+
+  Plan as_run(const Layout& layout) {
+    set_layout(deck_, layout);
+    deck_.parallel.stages.clear();
+    deck_.parallel.stages = dealt_layers(model_.machine(), deck_);
+    return plan_of(model_, deck_);
+  }
+
+  void estimate(const Layout& layout) {
+    set(layout);
+    const Plan plan{layout, deck_.parallel.stages,
+                    model_.predict(deck_, Schedule::estimated), model_.memory(deck_)};
     if (!fits(plan)) {
       too_large_.push_back(plan);
       return;
@@ -81,7 +110,7 @@ class Search {
   }
 
   void simulate(Plan& plan) {
-    set_layout(deck_, plan.layout);
+    set(plan.layout);
     plan.prediction = model_.predict(deck_, Schedule::by_rule);
   }
 
@@ -105,15 +134,14 @@ class Search {
   void take_first_that_fits(const std::vector<Plan>& plans) {
     if (result_.plans.size() == kPlansShown) return;
     for (const Plan& plan : plans) {
-      set_layout(deck_, plan.layout);
-      Plan as_run = plan_of(model_, deck_);
-      if (fits(as_run)) {
-        result_.plans.push_back(std::move(as_run));
+      Plan planned = as_run(plan.layout);
+      if (fits(planned)) {
+        result_.plans.push_back(std::move(planned));
         return;
       }
-      as_run.prediction = plan.prediction;
+      planned.prediction = plan.prediction;
       result_.fitting -= 1;
-      too_large_.push_back(std::move(as_run));
+      too_large_.push_back(std::move(planned));
     }
   }
 
@@ -122,10 +150,9 @@ class Search {
   void take_what_fits_after_all() {
     for (const Plan& plan : too_large_) {
       if (plan.memory.total() > kEstimatesAreGood * model_.machine().device.memory) break;
-      set_layout(deck_, plan.layout);
-      Plan as_run = plan_of(model_, deck_);
-      if (!fits(as_run)) continue;
-      result_.plans = {std::move(as_run)};
+      Plan planned = as_run(plan.layout);
+      if (!fits(planned)) continue;
+      result_.plans = {std::move(planned)};
       result_.fitting = 1;
       return;
     }
@@ -146,6 +173,8 @@ class Search {
 
   PerformanceModel& model_;
   config::Deck deck_;
+  schedule::ModelCost cost_;
+  std::map<int, std::vector<index_t>> by_work_;  // stages, by the number of pieces
   SearchResult result_;
   std::map<Grid, std::vector<Plan>> grids_;
   std::vector<Plan> too_large_;
@@ -196,10 +225,17 @@ std::vector<LostTime> lost_time(const Plan& best, const Plan& other) {
   return lost;
 }
 
+std::vector<index_t> dealt_layers(const Machine& machine, const config::Deck& deck) {
+  if (deck.parallel.pipeline == 1) return {};
+  if (machine.software.is_other()) return split_of(deck);
+  const schedule::Split dealt = step::pipeline_layout(deck).split;
+  return {dealt.begin(), dealt.end()};
+}
+
 // Programs that are not this one keep to the rules.
 Plan plan_of(PerformanceModel& model, const config::Deck& deck) {
   const bool is_other = model.machine().software.is_other();
-  return {layout_of(deck),
+  return {layout_of(deck), deck.parallel.stages,
           model.predict(deck, is_other ? Schedule::by_rule : Schedule::of_run),
           planned_memory(model.machine(), deck)};
 }

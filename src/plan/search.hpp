@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/types.hpp"
 #include "config/deck.hpp"
 #include "plan/layout_memory.hpp"
 #include "plan/layouts.hpp"
@@ -16,6 +17,7 @@ namespace trireme::plan {
 
 struct Plan {
   Layout layout;
+  std::vector<index_t> stages;  // layers of each piece; without a pipeline none
   Prediction prediction;
   LayoutMemory memory;
 
@@ -23,8 +25,8 @@ struct Plan {
 };
 
 struct SearchResult {
-  // The best of each grid (tensor x pipeline x data), best first: their memory planned,
-  // their pipelines simulated in the order of a run.
+  // The best of each grid (tensor x pipeline x data), best first: their layers dealt and
+  // their memory planned as by a run, their pipelines simulated in its order.
   std::vector<Plan> plans;
   // Faster than the best, but they do not fit: those that are nearest to it. Where
   // nothing fits: the nearest.
@@ -35,6 +37,10 @@ struct SearchResult {
 // InputError where no layout is legal, or where none fits: with what rules out the
 // nearest, and by how much.
 SearchResult search(PerformanceModel& model, const config::Deck& deck, int devices);
+
+// The layers of a deck's stages as a run deals them; other programs deal evenly what the
+// deck does not. Without a pipeline none.
+std::vector<index_t> dealt_layers(const Machine& machine, const config::Deck& deck);
 
 // What a layout takes, without asking whether it fits: its own pipeline, simulated, and
 // the memory of its own steps.

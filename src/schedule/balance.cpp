@@ -69,7 +69,7 @@ class Dealer {
       const int its = chunk == Chunk::last ? shape_.chunks - 1 : lightest(split, stage);
       split[static_cast<std::size_t>(shape_.piece(stage, its))] += 1;
     }
-    return cut_by_work(split);
+    return cut_by_work(split, model_);
   }
 
  private:
@@ -111,34 +111,6 @@ class Dealer {
     if (piece == 0) cost = cost + front_;
     if (piece + 1 == split.size()) cost = cost + back_;
     return cost;
-  }
-
-  // The split whose pieces have as much work as so many mean layers each; `dealt` itself
-  // where layers are alike. Inner pieces keep one layer at least.
-  Split cut_by_work(const Split& dealt) const {
-    std::vector<double> behind = {0.0};  // work of the first layers, in mean layers
-    for (const ModelCost::Block& block : model_.blocks) {
-      if (!block.is_layer) continue;
-      behind.push_back(behind.back() + block.cost.total() / layer_.total());
-    }
-    Split split;
-    std::size_t at = 0;
-    double wanted = 0.0;
-    for (std::size_t g = 0; g < dealt.size(); ++g) {
-      wanted += dealt[g];
-      const bool is_end = g == 0 || g + 1 == dealt.size();
-      const std::size_t pieces_after = dealt.size() - g - 1;
-      const std::size_t least = at + (is_end ? 0 : 1);
-      const std::size_t most =
-          behind.size() - 1 - (pieces_after > 0 ? pieces_after - 1 : 0);
-      std::size_t end = least;
-      const auto off = [&](std::size_t cut) { return std::abs(behind[cut] - wanted); };
-      while (end < most && off(end + 1) <= off(end)) ++end;
-      if (pieces_after == 0) end = behind.size() - 1;
-      split.push_back(static_cast<int>(end - at));
-      at = end;
-    }
-    return split;
   }
 
   PipelineShape shape_;

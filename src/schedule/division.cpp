@@ -14,6 +14,7 @@
 #include "schedule/division.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/error.hpp"
@@ -48,6 +49,38 @@ Split even_split(int layers, int pieces) {
   Split split(static_cast<std::size_t>(pieces), layers / pieces);
   int rest = layers % pieces;
   for (std::size_t i = 1; rest > 0; ++i, --rest) split[i % split.size()] += 1;
+  return split;
+}
+
+Split cut_by_work(const Split& alike, const ModelCost& model) {
+  double work = 0.0, layers = 0.0;
+  for (const ModelCost::Block& block : model.blocks) {
+    if (!block.is_layer) continue;
+    work += block.cost.total();
+    layers += 1.0;
+  }
+  std::vector<double> behind = {0.0};  // work of the first layers, in mean layers
+  for (const ModelCost::Block& block : model.blocks) {
+    if (!block.is_layer) continue;
+    behind.push_back(behind.back() + block.cost.total() * layers / work);
+  }
+  Split split;
+  std::size_t at = 0;
+  double wanted = 0.0;
+  for (std::size_t g = 0; g < alike.size(); ++g) {
+    wanted += alike[g];
+    const bool is_end = g == 0 || g + 1 == alike.size();
+    const std::size_t pieces_after = alike.size() - g - 1;
+    const std::size_t least = at + (is_end ? 0 : 1);
+    const std::size_t most =
+        behind.size() - 1 - (pieces_after > 0 ? pieces_after - 1 : 0);
+    std::size_t end = least;
+    const auto off = [&](std::size_t cut) { return std::abs(behind[cut] - wanted); };
+    while (end < most && off(end + 1) <= off(end)) ++end;
+    if (pieces_after == 0) end = behind.size() - 1;
+    split.push_back(static_cast<int>(end - at));
+    at = end;
+  }
   return split;
 }
 

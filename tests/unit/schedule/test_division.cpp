@@ -33,6 +33,18 @@ TEST(DivisionEvenSplit, IsAsEvenAsMayBe) {
   EXPECT_EQ(even_split(2, 4), (Split{0, 1, 1, 0}));
 }
 
+// Layers of 3 and of 1, as of an encoder and a decoder.
+TEST(DivisionByWork, IsAsEvenInWorkAsMayBe) {
+  ModelCost model = model_of(8);
+  for (std::size_t i = 1; i <= 4; ++i) model.blocks[i].cost = {3.0, 3.0, 3.0};
+  EXPECT_EQ(cut_by_work({4, 4}, model), (Split{3, 5}));
+  EXPECT_EQ(cut_by_work({2, 2, 2, 2}, model), (Split{1, 2, 1, 4}));
+  for (const int pieces : {1, 3, 4, 10}) {
+    const Split even = even_split(8, pieces);
+    EXPECT_EQ(cut_by_work(even, model_of(8)), even);
+  }
+}
+
 TEST(Divisions, AreTimedAsAStepIs) {
   for (const PipelineShape& shape :
        {PipelineShape{4, 1, 11}, PipelineShape{4, 2, 11}, PipelineShape{3, 3, 9}}) {

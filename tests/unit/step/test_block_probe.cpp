@@ -5,13 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <Kokkos_Core.hpp>
 #include <bit>
+#include <cstdint>
 #include <numeric>
 #include <set>
+#include <string>
 #include <vector>
 
+#include "base/exec.hpp"
 #include "comm/planned_communicator.hpp"
 #include "comm/rank_grid.hpp"
+#include "config/load.hpp"
+#include "model/blueprint.hpp"
+#include "schedule/division.hpp"
 
 namespace trireme::step {
 namespace {
@@ -61,6 +68,66 @@ TEST(BlockProbe, TimesEachKindOfBlockOnce) {
     }
     EXPECT_THAT(cost.layers(), ::testing::ElementsAre(false, true, true, true, false));
   }
+}
+
+config::Deck deck_of(const std::string& model) {
+  return config::parse("model: {" + model +
+                           ", hidden: 32, heads: 4, vocab: 100}\n"
+                           "data: {train: none}\n"
+                           "batch: {micro: 4, global: 8}\n"
+                           "parallel: {pipeline: 2, balance: measured}\n",
+                       "deck", {.ranks = 2});
+}
+const char* const kBert = "kind: bert, layers: 3, sequence: 16";
+// What the encoder gives is 128 KiB: copies of so much are launched by their name.
+const char* const kT5 =
+    "kind: t5, layers: 2, decoder_layers: 3, sequence: 256, decoder_sequence: 64";
+
+// The last of a decoder's layers is of another kind: the encoder's output ends there. A
+// stage from one stack to the other has what stands between them, too.
+TEST(BlockProbe, TimesBlocksOfEachKindOfModel) {
+  for (const char* const model : {kBert, kT5}) {
+    const config::Deck deck = deck_of(model);
+    const model::Blueprint blueprint = model::make_blueprint(deck.model);
+    const schedule::ModelCost cost = measured_cost(first_of_two(), deck);
+    ASSERT_EQ(cost.blocks.size(), blueprint.blocks.size());
+    std::set<double> times;
+    for (std::size_t i = 0; i < cost.blocks.size(); ++i) {
+      SCOPED_TRACE(blueprint.blocks[i].name);
+      EXPECT_GT(cost.blocks[i].cost.forward, 0.0);
+      EXPECT_GT(cost.blocks[i].cost.backward_input, 0.0);
+      EXPECT_EQ(cost.blocks[i].is_layer, blueprint.blocks[i].is_layer);
+      EXPECT_EQ(cost.blocks[i].cost.total(),
+                cost.blocks[blueprint.first_like(i)].cost.total());
+      times.insert(cost.blocks[i].cost.total());
+    }
+    EXPECT_GT(times.size(), 2u);
+  }
+  const schedule::ModelCost t5 = measured_cost(first_of_two(), deck_of(kT5));
+  const schedule::Costs stages = schedule::costs_of({1, 2, 2}, t5);
+  double both = 0.0;  // a layer, a norm, an embedding, a layer
+  for (std::size_t i = 2; i < 6; ++i) both += t5.blocks[i].cost.total();
+  EXPECT_DOUBLE_EQ(stages.pieces[1].total(), both);
+}
+
+// Within a stage nobody copies what passes a block by, as the encoder's output does in a
+// decoder; nor does a probe.
+TEST(BlockProbe, TimesNoCopiesOfWhatPassesABlockBy) {
+  const auto before = Kokkos::Tools::Experimental::get_callbacks();
+  static std::set<std::string> launched;
+  launched.clear();
+  Kokkos::Tools::Experimental::set_begin_parallel_for_callback(
+      [](const char* label, std::uint32_t, std::uint64_t*) { launched.insert(label); });
+  measured_cost(first_of_two(), deck_of(kT5));
+  const std::set<std::string> by_probe = launched;
+  const DeviceArray<float> from("from", std::size_t{1} << 15), to("to", from.size());
+  copy(Exec(), to, from);
+  Kokkos::Tools::Experimental::set_callbacks(before);
+  if (kHostExecution) {
+    EXPECT_THAT(launched, ::testing::Contains("trireme::copy"));
+  }
+  EXPECT_GT(by_probe.size(), 1u);
+  EXPECT_THAT(by_probe, ::testing::Not(::testing::Contains("trireme::copy")));
 }
 
 // Nothing that it makes up may be out of range: embeddings and gathers read by it.
