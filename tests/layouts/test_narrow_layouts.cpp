@@ -154,6 +154,10 @@ TEST(NarrowLayouts, OtherKindsHaveOneAnswer) {
 TEST(NarrowLayouts, HaveOneAnswerWithGradientsInBf16) {
   const Types narrow{DType::bfloat16, true};
   check_type(narrow, 1.0, gradient_layouts());
+  for (const Kind kind : kOtherKinds) {  // tables that stages share, and biases
+    SCOPED_TRACE(name_of(kind));
+    check_type(narrow, 1.0, rows_of_kinds(), kind);
+  }
   const TakeSteps one = steps_at(1.0, 1);
   EXPECT_NE(run_alone(kWide, narrow, one)[0].grad_norm,
             run_alone(kWide, {DType::bfloat16}, one)[0].grad_norm);

@@ -18,7 +18,7 @@ fixtures/<case>/oracle.safetensors; one batch a step, batch 0 is the one below:
     masked_logits (b, P, v), pair_logits (b, 2)  of batch 0, fp64; rows of -1 are zero
     loss (2)                                     masked, pair: each the mean by its weights
     gradient/<name>                              d (masked + pair) / d weight, our layout
-  and, where the case trains:
+  and of training:
     train/loss (n, 2), train/grad_norm, train/learning_rate (n)
     final/<name>                                 weights after the last step, rounded to fp32
 """
@@ -32,17 +32,17 @@ import oracle as shared
 HERE = pathlib.Path(__file__).resolve().parent / "fixtures"
 
 CASES = {
-    # BERT's own initialisation, lengths ragged, and others at each other step; trains.
+    # BERT's own initialisation, lengths ragged, and others at each other step.
     "bert_tiny": dict(norms="post", vocab=101, sequence=24, hidden=32, heads=4, layers=3,
                       predictions=5, lengths=[(22, 24, 6), (24, 9, 16)], seed=21,
                       perturb=0.0, train_steps=20),
     # Nothing a power of two, lengths ragged, fewer predictions than there is room for.
     "bert_odd": dict(norms="post", vocab=97, sequence=17, hidden=30, heads=3, layers=2,
                      predictions=4, lengths=[(17, 9, 5)], seed=22, perturb=0.25,
-                     train_steps=0),
+                     train_steps=20),
     "bert_pre_odd": dict(norms="pre", vocab=97, sequence=17, hidden=30, heads=3, layers=2,
                          predictions=4, lengths=[(11, 17, 3)], seed=23, perturb=0.25,
-                         train_steps=0),
+                         train_steps=20),
     "bert_pre_tiny": dict(norms="pre", vocab=101, sequence=24, hidden=32, heads=4, layers=3,
                           predictions=5, lengths=[(24, 20, 17), (9, 24, 24)], seed=24,
                           perturb=0.0, train_steps=20),

@@ -67,11 +67,11 @@ CASES = {
     "t5_odd": dict(version="1.0", vocab=97, source=37, target=23, hidden=30, heads=3,
                    head_size=6, ffn=44, layers=2, decoder_layers=2, buckets=8, distance=20,
                    source_lengths=[(37, 9, 21)], target_lengths=[(23, 5, 17)], seed=32,
-                   perturb=0.25, train_steps=0),
+                   perturb=0.25, train_steps=20),
     "t5_v11_odd": dict(version="1.1", vocab=97, source=37, target=23, hidden=30, heads=3,
                        head_size=6, ffn=44, layers=2, decoder_layers=2, buckets=8,
                        distance=20, source_lengths=[(5, 37, 30)],
-                       target_lengths=[(11, 23, 2)], seed=33, perturb=0.1, train_steps=0),
+                       target_lengths=[(11, 23, 2)], seed=33, perturb=0.1, train_steps=20),
 }
 
 

@@ -32,8 +32,7 @@ test::ParityFixture t5(const std::string& name) {
   return fixture;
 }
 
-const std::vector<const char*> kAll = {"t5_tiny", "t5_odd", "t5_v11_odd", "t5_v11_tiny"},
-                               kTrained = {"t5_tiny", "t5_v11_tiny"};
+const std::vector<const char*> kAll = {"t5_tiny", "t5_odd", "t5_v11_odd", "t5_v11_tiny"};
 
 TEST(T5Parity, LogitsAndLossFloat) {
   test::expect_logits_and_loss<float>(kAll, t5, 2e-5, 1e-6);
@@ -97,11 +96,15 @@ TEST(T5Parity, GreedyWords) {
   }
 }
 
+// In float the norm of t5_odd's gradients is 2e-5 off in two steps of the twenty: near
+// the corner of a ReLU, where rounding decides whether a unit counts. In double it is
+// not.
 TEST(T5Parity, TrainingFloat) {
-  test::expect_training<float>(kTrained, t5, 1e-5, 1e-5);
+  test::expect_training<float>({"t5_tiny", "t5_v11_odd", "t5_v11_tiny"}, t5, 1e-5, 1e-5);
+  test::expect_training<float>({"t5_odd"}, t5, 4e-5, 1e-5);
 }
 TEST(T5Parity, TrainingDouble) {
-  test::expect_training<double>(kTrained, t5, 1e-11, 1e-7);
+  test::expect_training<double>(kAll, t5, 1e-11, 1e-7);
 }
 
 TEST(T5Parity, PaddingTakesNoPart) {

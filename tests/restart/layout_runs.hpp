@@ -19,9 +19,10 @@ class LayoutRuns : public TrainingRuns {
     std::size_t files = 0;  // that the ranks share; 0: each has its own
   };
 
-  // A start in the layout of this name, with `more` behind the keys of all of them.
-  void start(const std::string& run, const std::string& layout,
-             const Arguments& more = {}) const {
+  // A start in the layout of this name, with `more` behind the keys of all of them; what
+  // it prints.
+  std::string start(const std::string& run, const std::string& layout,
+                    const Arguments& more = {}) const {
     Arguments arguments = {"train", deck_, "--run-dir", run};
     const Layout& of = layouts_.at(layout);
     for (const Arguments& keys : {of.keys, keys_}) {
@@ -31,7 +32,8 @@ class LayoutRuns : public TrainingRuns {
     }
     arguments.insert(arguments.end(), more.begin(), more.end());
     const RunResult result = trireme_on_ranks(of.ranks, arguments, options(1));
-    ASSERT_EQ(result.status, 0) << run << ": " << result.err;
+    EXPECT_EQ(result.status, 0) << run << ": " << result.err;
+    return result.out;
   }
 
   // Each step of `run`, all behind the first so many, has the loss of the whole run,

@@ -14,6 +14,7 @@ namespace trireme::test {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -135,7 +136,9 @@ TEST_F(LayoutsRestart, KeepMeasuredStages) {
 // of T5 two stacks of layers with a norm and an embedding between them.
 class LayoutsOfKinds : public KindRuns {
  protected:
-  void expect_measured_stages(const RestartedModel& of) {
+  // `timed`: some of the blocks whose times are told.
+  void expect_measured_stages(const RestartedModel& of,
+                              const std::vector<std::string>& timed) {
     prepare(of);
     Layout two_stages{4,
                       {"parallel.tensor=2", "parallel.sequence=true",
@@ -143,7 +146,11 @@ class LayoutsOfKinds : public KindRuns {
     layouts_["measured"] = layouts_["told"] = two_stages;
     layouts_["measured"].keys.push_back("parallel.balance=measured");
     train_whole("one");
-    train_whole("measured");
+    const std::string told = start("measured", "measured");
+    EXPECT_THAT(told, HasSubstr("parallel.balance: measured."));
+    for (const std::string& block : timed) {
+      EXPECT_THAT(told, ContainsRegex(block + "[ \n]+[0-9.e+-]+[ \n]+ms"));
+    }
     expect_losses_of("one", "measured", 0);
     expect_same_again("measured");
     const std::vector<index_t> found = stages_of("measured");
@@ -162,12 +169,12 @@ class LayoutsOfKinds : public KindRuns {
 };
 
 TEST_F(LayoutsOfKinds, KeepMeasuredStagesOfBert) {
-  expect_measured_stages(kBert);
+  expect_measured_stages(kBert, {"embedding", "layers/0", "masked_head"});
 }
 
 TEST_F(LayoutsOfKinds, KeepMeasuredStagesOfT5) {
   if (!kT5.can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
-  expect_measured_stages(kT5);
+  expect_measured_stages(kT5, {"encoder/layers/0", "decoder/layers/0", "head"});
 }
 
 }  // namespace

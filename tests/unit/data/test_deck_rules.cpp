@@ -251,6 +251,32 @@ TEST_F(DeckRules, OneMoreCorpusKeepsTheOrderOfTheOthers) {
     bert.data.pack = pack;
     EXPECT_TRUE(keeps_order(bert, two, more));
   }
+  bert.data.pack = false;
+  for (const config::Pairs pairs : {config::Pairs::order, config::Pairs::next}) {
+    bert.data.pairs = pairs;
+    EXPECT_TRUE(keeps_order(bert, two, more));
+  }
+}
+
+// What is told of a blend counts each corpus by its own windows.
+TEST_F(DeckRules, ABlendOfUnlikeWindowsIsCounted) {
+  config::Deck deck = deck_of(config::ModelKind::bert);
+  deck.model.sequence = 4096;
+  const Corpora two = {wordpiece(true)[0],
+                       corpora_of(std::vector<std::string>(200, "One. Two."),
+                                  Tokenizer::load({test::fixture("uncased")}), true)[0]};
+  deck.data.train = {{two[0]->path().string(), 1.0}, {two[1]->path().string(), 1.0}};
+  const auto set = make_training_set(deck, two);
+  const index_t length = set->rules().windows_in(*two[0]).tokens;
+  const index_t first = set->parts()[0].range.size() / length,
+                second = set->parts()[1].range.size() / 5;
+  ASSERT_GT(length, 100);
+  ASSERT_GE(first, 2);
+  EXPECT_EQ(set->windows(), first + second);
+  EXPECT_EQ(set->tokens(), first * length + second * 5);
+  EXPECT_EQ(set->tokens_of(100), 50 * length + 50 * 5);
+  EXPECT_THAT(set->epochs(100), testing::ElementsAre(50.0 / static_cast<double>(first),
+                                                     50.0 / static_cast<double>(second)));
 }
 
 }  // namespace
