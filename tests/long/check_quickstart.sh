@@ -18,6 +18,7 @@
 # other work, both are made one right after the other, and that counts.
 set -euo pipefail
 build=$1 source=$2 model=$3
+. "$source/tests/support/expect.sh"
 case $model in
   gpt) run=runs/quickstart most=0.78 sample='And the LORD said unto Moses' ;;
   bert) run=runs/quickstart-bert most=0.78 sample='And it came to \[MASK\], when the king' ;;
@@ -29,14 +30,6 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 # As a user has them: all cores.
 unset OMP_NUM_THREADS OMP_PROC_BIND GOMP_SPINCOUNT MPIR_CVAR_POLLS_BEFORE_YIELD
-
-problems=0
-expect() {  # WHAT FILE PATTERN
-  grep -qE -- "$3" "$2" && return
-  printf 'missing: %s (%s) in:\n' "$1" "$3"
-  tail -n 60 "$2"
-  problems=$((problems + 1))
-}
 
 tar -C "$source" --exclude ./build --exclude ./runs --exclude ./.git -cf - . | tar -C "$place" -xf -
 mkdir "$place/build"

@@ -7,6 +7,7 @@
 # nothing here.
 set -euo pipefail
 build=$1 source=$2 model=$3
+. "$source/tests/support/expect.sh"
 case $model in
   gpt) name=quickstart sample='And the LORD said unto Moses' ;;
   bert) name=quickstart-bert sample='And it came to \[MASK\], when the king' ;;
@@ -25,14 +26,6 @@ printf '#!/bin/sh\nexit 0\n' >stubs/cmake
 chmod +x stubs/cmake
 cp stubs/cmake tools/bootstrap
 export PATH=$place/stubs:$PATH
-
-problems=0
-expect() {  # WHAT FILE PATTERN
-  grep -qE -- "$3" "$2" && return
-  printf 'missing: %s (%s) in:\n' "$1" "$3"
-  tail -n 60 "$2"
-  problems=$((problems + 1))
-}
 
 deck=inputs/$name.yaml
 sed -i -E 's/^( +steps:) [0-9]+/\1 40/; s/^( +validate_every:) [0-9]+/\1 20/
