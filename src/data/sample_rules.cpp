@@ -2,6 +2,7 @@
 #include "data/sample_rules.hpp"
 
 #include <algorithm>
+#include <variant>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
@@ -78,6 +79,10 @@ Windows SampleRules::windows_in(const Corpus& corpus) const {
   const index_t mean = (corpus.token_count() + documents - 1) / documents;
   const index_t tokens = std::clamp<index_t>(mean, 1, windows.tokens);
   return {.tokens = tokens, .stride = tokens};
+}
+
+int SampleRules::version() const {
+  return std::visit([](const auto& rules) { return rules.kVersion; }, kind);
 }
 
 }  // namespace trireme::data

@@ -1,7 +1,9 @@
 // data/sample_rules.hpp — what a sample of a run is: fixed by its deck, once, and the
 // same for the training, for validation and for evaluation.
 //
-// A kind of samples is a struct of rules here, and a maker of them (sample_maker.hpp).
+// A kind of samples is a struct of rules here, and a maker of them (sample_maker.hpp). How
+// they are made has a version, which rises with every change by which a run would see
+// other samples: checkpoints keep it, as tests keep a checksum of what it makes.
 #ifndef TRIREME_DATA_SAMPLE_RULES_HPP_
 #define TRIREME_DATA_SAMPLE_RULES_HPP_
 
@@ -21,6 +23,7 @@ class Corpus;
 // A language model's: each label is the token behind its position's own. The fields of
 // fields.cpp.
 struct NextTokenRules {
+  static constexpr int kVersion = 1;
   index_t sequence = 0;
   // Nothing is learned from predicting past the end of a document.
   bool mask_end_of_document = false;
@@ -29,6 +32,7 @@ struct NextTokenRules {
 // T5's (Raffel et al. 2020): spans of a text are hidden, and are to be found from the
 // rest. span_maker.hpp
 struct SpanRules {
+  static constexpr int kVersion = 1;
   index_t source = 0;  // positions of the encoder's stream, and of the decoder's
   index_t target = 0;
   double density = 0.15;     // the part of the tokens that is hidden
@@ -49,6 +53,9 @@ inline constexpr index_t kMostNgrams = 16;
 // BERT's (Devlin et al. 2019): some tokens of a text are masked, and are to be found from
 // the rest. masked_maker.hpp
 struct MaskedRules {
+  // By version 1 the windows of every corpus were as long as the documents of all corpora
+  // of training on average.
+  static constexpr int kVersion = 2;
   index_t sequence = 0;
   index_t predictions = 0;  // tokens that are masked at most
   double mask_prob = 0.15;  // the part of the tokens that is masked
@@ -84,6 +91,7 @@ struct SampleRules {
 
   // Those that this corpus is cut into: they do not depend on what others there are.
   Windows windows_in(const Corpus& corpus) const;
+  int version() const;  // of the rules of this kind
 };
 
 // The windows follow from the kind. InputError where it does not fit the model.

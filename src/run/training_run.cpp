@@ -39,7 +39,7 @@
 #include "model/blueprint.hpp"
 #include "report/nominal_peak.hpp"
 #include "report/shared_cores.hpp"
-#include "run/dropout_words.hpp"
+#include "run/definitions.hpp"
 #include "run/memory_uses.hpp"
 #include "run/products.hpp"
 #include "run/run_log.hpp"
@@ -66,6 +66,7 @@ ckpt::TrainingState initial_state(comm::Communicator& world, const config::Deck&
   state.run = comm::on_first_rank(world, ckpt::random_id);
   state.texts[check::kCorporaText] = datasets.identity();
   adopt_dropout_words(state, false);
+  adopt_sample_rules(state, datasets);
   state.seed = deck.run.seed;
   state.data_seed = deck.data.seed;
   state.tokenizer = corpus.tokenizer_files();
@@ -162,6 +163,7 @@ void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
   const bool drops = deck_.model.dropout > 0.0 || deck_.model.attention_dropout > 0.0;
   std::vector<std::string> changes = adopt_ways_of_products();
   changes.push_back(adopt_dropout_words(progress_, drops));
+  changes.push_back(adopt_sample_rules(progress_, datasets_));
   for (const std::string& changed : changes) {
     if (!changed.empty() && grid_.rank() == 0) log_.warning("{}", changed);
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "data/batch_loader.hpp"
+#include "io/checksum.hpp"
 #include "unit/data/fixtures.hpp"
 #include "unit/data/huge_corpus.hpp"
 
@@ -59,7 +60,8 @@ Kind span_kind(bool pack) {
 }
 
 // With made-up special tokens: id 0 ends documents.
-Kind masked_kind(bool pack, config::Pairs pairs = config::Pairs::none) {
+Kind masked_kind(bool pack, config::Pairs pairs = config::Pairs::none,
+                 index_t window = 50) {
   constexpr std::size_t kVocabulary = 1000;
   MaskedVocabulary vocabulary{.padding = 995,
                               .classify = 996,
@@ -77,7 +79,7 @@ Kind masked_kind(bool pack, config::Pairs pairs = config::Pairs::none) {
       .max_ngrams = 3,
       .pairs = pairs,
       .pack = pack,
-      .window = 50,
+      .window = window,
       .vocabulary = std::make_shared<const MaskedVocabulary>(vocabulary)};
   return {
       sample_rules(rules, 7),
@@ -102,7 +104,8 @@ std::vector<Kind> all_kinds() {
           masked_kind(true),
           masked_kind(false),
           masked_kind(false, config::Pairs::order),
-          masked_kind(false, config::Pairs::next)};
+          masked_kind(false, config::Pairs::next),
+          masked_kind(false, config::Pairs::order, 0)};
 }
 
 // All bytes of the samples [first, first + batch.columns()).
@@ -212,6 +215,30 @@ TEST_F(SampleMakerData, DoesNotDependOnTheNumberOfLoaders) {
       }
     }
   }
+}
+
+// A run that goes on with another version of the program sees the samples that it would
+// have seen, or is told so: whoever changes what is recorded here raises the kind's
+// version, and says in run/definitions.cpp what it was by the one before.
+TEST_F(SampleMakerData, AreAsRecordedWithTheirVersion) {
+  std::vector<std::string> found;
+  for (const Kind& kind : all_kinds()) {
+    const Dataset data = dataset(kind);
+    const auto maker = make_sample_maker(data);
+    Batch batch(kind.spec, 7);
+    io::Checksum sum;
+    for (index_t n = 0; n < 100; ++n) {
+      batch.fill(*maker, 7 * n, 7);
+      const std::string bytes = bytes_of(kind.spec, batch);
+      sum.update(bytes.data(), bytes.size());
+    }
+    found.push_back(fmt::format("{}: {}", kind.rules.version(), io::to_hex(sum.value())));
+  }
+  EXPECT_THAT(found,
+              ::testing::ElementsAre("1: 6c9e03b9beb02f4d", "1: 7bbf6208bc46cbc4",
+                                     "1: 5ce0333c1ccd1616", "2: c90c5f5d3e7917d8",
+                                     "2: 3778ecfd35d36f63", "2: b47e8268af33d6ed",
+                                     "2: 7a2d1856f54c6b65", "2: ff5d51bc9be12473"));
 }
 
 // All samples of each corpus of the blend in their order, of so many positions.
