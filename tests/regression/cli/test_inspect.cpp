@@ -514,6 +514,26 @@ TEST_F(InspectSamples, OfT5) {
   EXPECT_EQ(json_["shown"][1]["position"], 1);
 }
 
+// What a document's end leaves of a window, in both streams.
+TEST_F(InspectSamples, OfT5WithoutPackedDocuments) {
+  corpus_of({fixture("unigram.model"), "--extra-ids", "100"});
+  EXPECT_THAT(shown("model: {kind: t5, decoder_layers: 2, " + kSmall +
+                        "sequence: 24}\ndata: {pack: false}",
+                    7),
+              HasSubstr("sample 5, window 4\n"
+                        "source, 24 positions\n"
+                        "  source          \". And God said, Let there be light: and "
+                        "there was<extra_id_0></s>\" and 9 of padding\n"
+                        "  source_lengths  15\n"
+                        "target, 6 positions\n"
+                        "  target          \"<pad><extra_id_0> light.\" and 2 of "
+                        "padding\n"
+                        "  target_lengths  4\n"
+                        "  labels          \"<extra_id_0> light.</s>\" and 2 of "
+                        "padding\n"
+                        "  loss_mask       1 x 4, 0 x 2\n"));
+}
+
 TEST_F(InspectSamples, Refused) {
   const auto refused = [&](const fs::path& of, const std::vector<std::string>& options,
                            const std::vector<std::string>& parts) {
