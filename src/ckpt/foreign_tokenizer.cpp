@@ -6,7 +6,6 @@
 // tokenizer.json was made from, and all that some programs read.
 #include "ckpt/foreign_tokenizer.hpp"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -17,7 +16,9 @@
 #include "data/byte_level_bpe.hpp"
 #include "data/sentence_piece_files.hpp"
 #include "data/tokenizer_files.hpp"
+#include "data/vocabulary_size.hpp"
 #include "data/word_piece.hpp"
+#include "data/word_piece_files.hpp"
 #include "io/json.hpp"
 
 namespace trireme::ckpt {
@@ -27,8 +28,7 @@ namespace {
 using data::kSentencePieceFile;
 using data::kTokenizerConfig;
 using data::kTokenizerJson;
-
-constexpr const char* kWordList = "vocab.txt";
+using data::kWordList;
 
 data::TokenizerFiles files_in(const io::Path& directory) {
   data::TokenizerFiles files;
@@ -101,22 +101,13 @@ data::Tokenizer with_usual_sentinels(const data::Tokenizer& tokenizer,
   return data::with_sentinels(tokenizer, dialect.usual_sentinels);
 }
 
-// Tables are padded to a multiple of 64 or 128 rows, or of a smaller power of two: so
-// many rows without a token may be padding. A number of rows that is no multiple of 8 is
-// that of the tokens.
-index_t most_padding(index_t rows) {
-  constexpr index_t kLeastMultiple = 8, kMostMultiple = 128;
-  const index_t multiple = std::min(rows & -rows, kMostMultiple);  // a power of two
-  return multiple < kLeastMultiple ? 0 : multiple - 1;
-}
-
 // A list of words that was cut at the end of a line cannot be told from a whole one but
 // by this.
 void require_all_tokens(const data::Tokenizer& tokenizer, index_t vocab,
                         const io::Path& directory) {
   const index_t size = tokenizer.vocabulary_size();
   TRIREME_REQUIRE_INPUT(
-      vocab - size <= most_padding(vocab),
+      vocab - size <= data::most_padding(vocab),
       "'{}': the tokenizer ({}) has {}, and the model's table of words {}, more than "
       "padding explains: its file is cut short, or another model's. {}",
       directory.string(), tokenizer.model().description(), format_plural(size, "token"),

@@ -1,8 +1,8 @@
 // data/sample_rules.hpp — what a sample of a run is: fixed by its deck, once, and the
 // same for the training, for validation and for evaluation.
 //
-// A kind of samples is a struct of rules here, and a maker of them (sample_maker.hpp). How
-// they are made has a version, which rises with every change by which a run would see
+// A kind of samples is a struct of rules here, and a maker of them (sample_maker.hpp).
+// How they are made has a version, which rises with every change by which a run would see
 // other samples: checkpoints keep it, as tests keep a checksum of what it makes.
 #ifndef TRIREME_DATA_SAMPLE_RULES_HPP_
 #define TRIREME_DATA_SAMPLE_RULES_HPP_

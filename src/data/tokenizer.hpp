@@ -56,7 +56,8 @@ class Tokenizer {
   // kind that is known, with what is not supported.
   static Tokenizer from_files(TokenizerFiles files);
   // Reads one tokenizer.json; or vocab and merges files; or a vocab.txt or .model; or a
-  // directory with one of these.
+  // directory with one of these. Where the files of a model beside a vocab.txt say how
+  // many tokens there are, another number of lines is an InputError.
   static Tokenizer load(const std::vector<std::filesystem::path>& paths);
 
   // Largest id + 1.

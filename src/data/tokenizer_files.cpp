@@ -20,6 +20,7 @@
 #include "data/sentence_piece.hpp"
 #include "data/sentence_piece_files.hpp"
 #include "data/tokenizer_values.hpp"
+#include "data/vocabulary_size.hpp"
 #include "data/word_piece_files.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
@@ -148,7 +149,7 @@ Tokenizer Tokenizer::from_files(TokenizerFiles files) {
     return tokenizer_from_vocabulary(vocabulary->first, vocabulary->second, merges->first,
                                      merges->second);
   }
-  const auto words = find({"vocab.txt"});
+  const auto words = find({kWordList});
   if (words != files.end()) {
     return tokenizer_from_word_list(
         words->first, words->second,
@@ -180,9 +181,9 @@ Tokenizer Tokenizer::load(const std::vector<std::filesystem::path>& paths) {
   std::vector<std::filesystem::path> found = paths;
   if (paths.size() == 1 && std::filesystem::is_directory(paths[0])) {
     found.clear();
-    for (const char* name : {kTokenizerJson, "vocab.json", "encoder.json", "merges.txt",
-                             "vocab.bpe", "vocab.txt", kSentencePieceFile,
-                             "tokenizer.model", "sentencepiece.bpe.model"}) {
+    for (const char* name :
+         {kTokenizerJson, "vocab.json", "encoder.json", "merges.txt", "vocab.bpe",
+          kWordList, kSentencePieceFile, "tokenizer.model", "sentencepiece.bpe.model"}) {
       if (std::filesystem::exists(paths[0] / name)) found.push_back(paths[0] / name);
     }
     TRIREME_REQUIRE_INPUT(!found.empty(),
@@ -196,7 +197,7 @@ Tokenizer Tokenizer::load(const std::vector<std::filesystem::path>& paths) {
     const std::string text = io::read_file(found[0], "tokenizer file");
     return tokenizer_from_json(found[0].string(), text);
   }
-  if (!found.empty() && (found.back().filename() == "vocab.txt" ||
+  if (!found.empty() && (found.back().filename() == kWordList ||
                          is_sentence_piece_name(found.back().filename().string()))) {
     // What it says of case and accents, or of sentinels, belongs to it.
     const auto config = found.back().parent_path() / kTokenizerConfig;
@@ -206,7 +207,13 @@ Tokenizer Tokenizer::load(const std::vector<std::filesystem::path>& paths) {
   for (const auto& path : found) {
     files[path.filename().string()] = io::read_file(path, "tokenizer file");
   }
-  return from_files(std::move(files));
+  Tokenizer tokenizer = from_files(std::move(files));
+  const auto list = std::ranges::find_if(
+      found, [](const auto& path) { return path.filename() == kWordList; });
+  if (list != found.end() && tokenizer.files().contains(kWordList)) {
+    require_size_beside(*list, tokenizer.vocabulary_size());
+  }
+  return tokenizer;
 }
 
 }  // namespace trireme::data

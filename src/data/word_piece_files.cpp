@@ -2,9 +2,10 @@
 //
 // What the files ask for and is not done here is refused by name: ignoring it would give
 // other ids without a word. A vocab.txt has no structure that could tell whether it is
-// whole; what tells is that each line ends, and that BERT's five special tokens are
-// there. Of case it says nothing either, and the wrong one would make half of a text
-// unknown: the vocabulary itself is asked where nobody says.
+// whole; what tells is that each line ends, that BERT's five special tokens are there,
+// and what lies beside it (vocabulary_size.hpp). Of case it says nothing either, and the
+// wrong one would make half of a text unknown: the vocabulary itself is asked where
+// nobody says.
 #include "data/word_piece_files.hpp"
 
 #include <algorithm>
@@ -26,7 +27,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kWordList = "vocab.txt";
 constexpr const char* kConfig = "tokenizer_config.json";
 constexpr std::string_view kUnknown = "[UNK]";
 

@@ -13,6 +13,9 @@
 
 namespace trireme::data {
 
+// The name that a list of words has among the files of a tokenizer.
+inline constexpr const char* kWordList = "vocab.txt";
+
 // `document` is a whole tokenizer.json. Names of files are for messages. InputError says
 // what of a file is not supported.
 std::shared_ptr<const TokenModel> word_piece_of(const std::string& name,

@@ -358,6 +358,15 @@ TEST_F(Tokenize, WrongTokenizers) {
       {"vocab.txt", "last line, 6,", "cut short"});
   expect_refused({"--tokenizer", text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n"), file},
                  {"vocab.txt", "lack [MASK]", "Take the whole"});
+  // Of a model's directory, cut at the end of a line.
+  fs::create_directories(scratch_ / "model");
+  text("model/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n");
+  text("model/config.json", "{\"vocab_size\": 30522}");
+  for (const char* const given : {"model", "model/vocab.txt"}) {
+    expect_refused({"--tokenizer", scratch_ / given, file},
+                   {"model/vocab.txt' has 6 lines", "vocab_size 30522",
+                    "Copy the model's own again"});
+  }
   expect_refused({"--tokenizer", file, file}, {"a.txt"});
   expect_refused({"--tokenizer", "wordpiece", file},
                  {"wordpiece", "does not exist", "gpt2"});
