@@ -13,6 +13,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
@@ -227,17 +228,29 @@ H5Group H5Group::group(const std::string& path) const {
   return {opened(id, H5Gclose, full), full};
 }
 
-H5Group H5Group::make_group(const std::string& path) {
-  const H5Lock lock;
+// With its parents. A checkpoint has thousands of datasets in few groups, so that each is
+// looked at once.
+void H5Group::ensure_group(const std::string& path) {
+  std::set<std::string>& seen = (handle_->owner ? handle_->owner : handle_)->groups_seen;
   std::string so_far;
   for (const std::string& part : components(path)) {
     so_far += so_far.empty() ? part : "/" + part;
-    if (H5Lexists(handle_->use(), so_far.c_str(), H5P_DEFAULT) > 0) continue;
-    const H5Scoped group(H5Gcreate2(handle_->use(), so_far.c_str(), H5P_DEFAULT,
-                                    untimed_list(H5P_GROUP_CREATE), H5P_DEFAULT),
-                         H5Gclose,
-                         fmt::format("create {} in '{}'", joined(name_, so_far), file()));
+    const std::string full = joined(name_, so_far);
+    if (seen.contains(full)) continue;
+    if (H5Lexists(handle_->use(), so_far.c_str(), H5P_DEFAULT) > 0) {
+      TRIREME_REQUIRE_INPUT(is_group(so_far), "'{}' has no group {}", file(), full);
+    } else {
+      const H5Scoped group(H5Gcreate2(handle_->use(), so_far.c_str(), H5P_DEFAULT,
+                                      untimed_list(H5P_GROUP_CREATE), H5P_DEFAULT),
+                           H5Gclose, fmt::format("create {} in '{}'", full, file()));
+    }
+    seen.insert(full);
   }
+}
+
+H5Group H5Group::make_group(const std::string& path) {
+  const H5Lock lock;
+  ensure_group(path);
   return group(path);
 }
 
@@ -246,6 +259,11 @@ H5Dataset H5Group::dataset(const std::string& path) const {
   const std::string full = joined(name_, path);
   TRIREME_REQUIRE_INPUT(has(path) && !is_group(path), "'{}' has no dataset {}", file(),
                         full);
+  return open_dataset(path);
+}
+
+H5Dataset H5Group::open_dataset(const std::string& path) const {
+  const std::string full = joined(name_, path);
   const hid_t id = H5Dopen2(handle_->use(), path.c_str(), H5P_DEFAULT);
   return {opened(id, H5Dclose, full), full};
 }
@@ -253,7 +271,7 @@ H5Dataset H5Group::dataset(const std::string& path) const {
 H5Dataset H5Group::make_dataset(const std::string& path, DType dtype,
                                 const Shape& shape) {
   const H5Lock lock;
-  if (const std::string parent = parent_of(path); !parent.empty()) make_group(parent);
+  ensure_group(parent_of(path));
   const std::string attempt =
       fmt::format("create {} in '{}'", joined(name_, path), file());
   const H5Scoped creation = untimed_list(H5P_DATASET_CREATE);
@@ -270,17 +288,17 @@ H5Dataset H5Group::create(const std::string& path, DType dtype, std::int64_t spa
                                  H5P_DEFAULT, creation, H5P_DEFAULT),
                       H5Dclose, attempt);
   }
-  H5Dataset made = dataset(path);
+  H5Dataset made = open_dataset(path);
   if (dtype != DType::bfloat16) return made;
   made.set_attribute("dtype", std::string(name_of(DType::bfloat16)));
-  return dataset(path);  // whose type is that now
+  return open_dataset(path);  // whose type is that now
 }
 
 H5Dataset H5Group::make_virtual_dataset(const std::string& path, DType dtype,
                                         const Shape& shape,
                                         const std::vector<VirtualPiece>& pieces) {
   const H5Lock lock;
-  if (const std::string parent = parent_of(path); !parent.empty()) make_group(parent);
+  ensure_group(parent_of(path));
   const std::string attempt =
       fmt::format("create {} in '{}'", joined(name_, path), file());
   const H5Scoped creation = untimed_list(H5P_DATASET_CREATE);
@@ -322,7 +340,7 @@ std::string H5Group::read_bytes(const std::string& path) const {
 
 void H5Group::write_text(const std::string& path, std::string_view text) {
   const H5Lock lock;
-  if (const std::string parent = parent_of(path); !parent.empty()) make_group(parent);
+  ensure_group(parent_of(path));
   const std::string attempt =
       fmt::format("write {} in '{}'", joined(name_, path), file());
   const H5Scoped type(H5Tcopy(H5T_C_S1), H5Tclose, attempt);

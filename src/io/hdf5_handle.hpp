@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "base/types.hpp"
@@ -43,6 +44,7 @@ struct H5Object::Handle {
   std::shared_ptr<Handle> owner;  // the file's, for its objects
   std::string file;
   bool writing = false;
+  std::set<std::string> groups_seen;  // of a file: those known to be groups of its own
 
   Handle(std::int64_t id, H5Scoped::Close close, std::shared_ptr<Handle> owner,
          std::string file, bool writing);

@@ -26,7 +26,7 @@ void MeasuredPeak::add(double tera) {
 }
 
 PeakMeter::PeakMeter(comm::Communicator& world, const Exec& exec, DType type,
-                     bool repeats)
+                     double flops, bool repeats)
     : type_(type), repeats_(repeats) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
@@ -35,6 +35,7 @@ PeakMeter::PeakMeter(comm::Communicator& world, const Exec& exec, DType type,
   for (int i = 0; i < kFirstProbes; ++i) {
     peak_.add(probe.best_within(exec, kProbeSeconds) / 1e12);
     if (i == 0) seconds = seconds_since(begin);
+    if (flops < peak_.best * 1e12 * kFirstProbes * kProbeSeconds) break;
   }
   seconds = world.all_reduce(seconds, comm::Op::max);
   interval_ = std::max(kLeastInterval, seconds / kShareOfTime);

@@ -24,9 +24,11 @@ class PeakMeter {
  public:
   // Collective; the first probes. Ranks that share a processor measure at the same time,
   // as they also compute at the same time.
+  // `flops`: what each rank computes in the whole run. Where that takes less time than
+  // the first probes, there is one: nobody waits longer for a peak than for the run.
   // `repeats`: whether probe() measures. Not on a GPU, whose memory is all training's by
   // then, and which nobody else uses.
-  PeakMeter(comm::Communicator& world, const Exec& exec, DType type,
+  PeakMeter(comm::Communicator& world, const Exec& exec, DType type, double flops,
             bool repeats = kHostExecution);
 
   const MeasuredPeak& peak() const { return peak_; }

@@ -689,7 +689,10 @@ void Start::settle_products() {
 }
 
 void Start::load() {
-  peak_.emplace(world_, *exec_, step::compute_type(deck_));
+  const index_t samples = config::samples_of(deck_.run.steps.steps, deck_.batch);
+  peak_.emplace(world_, *exec_, step::compute_type(deck_),
+                static_cast<double>(samples) * replica_->part().blueprint.model_flops() /
+                    world_.size());
   settle_products();
   double bandwidth = 0.0;
   std::vector<report::LinkSpeed> links;

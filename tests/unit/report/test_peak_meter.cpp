@@ -19,10 +19,22 @@ TEST(PeakMeter, BestAndLeastOfTheProbes) {
   EXPECT_EQ(peak.probes, 4);
 }
 
+constexpr double kLongRun = 1e18;  // operations
+
+// What the report says of a run of a few tiny steps needs no four probes, each of which
+// takes as long as the run.
+TEST(PeakMeter, OneProbeIsEnoughForARunThatIsShorterThanTheProbes) {
+  const auto world = comm::make_self_communicator("world");
+  PeakMeter meter(*world, Exec(), DType::float32, 1e3);
+  EXPECT_EQ(meter.peak().probes, 1);
+  EXPECT_GT(meter.peak().best, 0.0);
+  EXPECT_EQ(meter.peak().best, meter.peak().least);
+}
+
 TEST(PeakMeter, RepeatsSoSeldomThatItCostsNothing) {
   const auto world = comm::make_self_communicator("world");
   const Exec exec;
-  PeakMeter meter(*world, exec, DType::float32, true);
+  PeakMeter meter(*world, exec, DType::float32, kLongRun, true);
   const MeasuredPeak first = meter.peak();
   EXPECT_GT(first.probes, 1);
   EXPECT_GT(first.least, 0.0);
@@ -47,7 +59,7 @@ TEST(PeakMeter, RepeatsSoSeldomThatItCostsNothing) {
 // On a GPU.
 TEST(PeakMeter, TakesNoMemoryOnceTheModelHasIt) {
   const auto world = comm::make_self_communicator("world");
-  PeakMeter meter(*world, Exec(), DType::float32, false);
+  PeakMeter meter(*world, Exec(), DType::float32, kLongRun, false);
   const int first = meter.peak().probes;
   EXPECT_GT(first, 1);
   EXPECT_FALSE(meter.is_due(1e9));
