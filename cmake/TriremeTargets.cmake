@@ -75,13 +75,16 @@ function(trireme_reuse_pch target)
 endfunction()
 
 # trireme_add_tests(<label> <group> SOURCES test_a.cpp ... [USES <modules>] [RANKS 1 2 4]
-#                   [LIBRARIES <targets>] [TIMEOUT <s>] [EXCEPT <pattern>])
+#                   [LIBRARIES <targets>] [TIMEOUT <s>] [EXCEPT <pattern>]
+#                   [PROCESSORS 1])
 #   One executable test_<label>_<group>; one ctest entry <label>.<group>.<file> per source
 #   (and per rank count), which runs the suites whose names start with the file's name in
 #   CamelCase: test_layer_norm.cpp holds TEST(LayerNorm..., ...), but for those of the pattern.
-#   An entry that runs no test fails (tests/support/main.cpp).
+#   An entry that runs no test fails (tests/support/main.cpp). PROCESSORS 1: they run one
+#   thread at a time, or little more, so that ctest may run others beside them.
 function(trireme_add_tests label group)
-  cmake_parse_arguments(ARG "" "TIMEOUT;EXCEPT" "SOURCES;USES;RANKS;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;EXCEPT;PROCESSORS"
+                        "SOURCES;USES;RANKS;LIBRARIES;LABELS" ${ARGN})
   set(target test_${label}_${group})
   add_executable(${target} ${ARG_SOURCES})
   list(TRANSFORM ARG_USES PREPEND trireme_)
@@ -131,13 +134,20 @@ function(trireme_add_tests label group)
         add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks}
                  $<TARGET_FILE:${target}> --gtest_filter=${suite}*${except})
         trireme_test_properties(${name} "${label};${ARG_LABELS}" ${ARG_TIMEOUT})
-        set_tests_properties(${name} PROPERTIES RUN_SERIAL ON ENVIRONMENT_MODIFICATION
-                                                OMP_NUM_THREADS=set:1)
+        set_tests_properties(${name} PROPERTIES ENVIRONMENT_MODIFICATION OMP_NUM_THREADS=set:1)
+        if(ranks EQUAL 1)
+          set_tests_properties(${name} PROPERTIES PROCESSORS 1)
+        else()
+          set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+        endif()
       endforeach()
     else()
       set(name ${label}.${group}.${stem})
       add_test(NAME ${name} COMMAND ${target} --gtest_filter=${suite}*${except})
       trireme_test_properties(${name} "${label};${ARG_LABELS}" ${ARG_TIMEOUT})
+      if(ARG_PROCESSORS)
+        set_tests_properties(${name} PROPERTIES PROCESSORS ${ARG_PROCESSORS})
+      endif()
     endif()
   endforeach()
 endfunction()

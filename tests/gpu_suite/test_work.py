@@ -67,8 +67,18 @@ def write_program(path, text):
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
+# Of every day; pack's tests train all of them, and test_every_kind.py does all steps.
+KINDS = ("tiny-bert", "tiny-t5")
+
+
 def setUpModule():
-    """An archive that is unpacked already, in Bundle.root."""
+    make_bundle(KINDS)
+
+
+def make_bundle(kinds):
+    """An archive that is unpacked already, in Bundle.root, with the tiny models of these kinds."""
+    unittest.addModuleCleanup(setattr, parts, "TINY_KINDS", parts.TINY_KINDS)
+    parts.TINY_KINDS = kinds
     directory = tempfile.TemporaryDirectory()
     unittest.addModuleCleanup(directory.cleanup)
     root = Bundle.root = pathlib.Path(directory.name) / pack.NAME
@@ -104,6 +114,20 @@ class Bundle(unittest.TestCase):
         return [one for one in records if one["kind"] == "finding"], records
 
 
+    def assert_all_hold(self, findings, count):
+        self.assertEqual(len(findings), count, findings)
+        for finding in findings:
+            self.assertIs(finding["holds"], True, finding)
+
+    def assert_kind_is_the_cpus(self, deck):
+        findings, _ = self.work("weights", deck)
+        self.assert_all_hold(findings, 1)
+        self.assertTrue(findings[0]["what"].startswith(f"{deck}: initial weights"))
+        findings, _ = self.work("losses", deck)
+        self.assert_all_hold(findings, 3)
+        self.assertEqual(findings[0]["value"], 0.0)
+
+
 class Modules(Bundle):
     def test_predictions_can_be_made_from_an_archive(self):
         done = subprocess.run(
@@ -121,11 +145,6 @@ class Modules(Bundle):
 
 
 class Truth(Bundle):
-    def assert_all_hold(self, findings, count):
-        self.assertEqual(len(findings), count, findings)
-        for finding in findings:
-            self.assertIs(finding["holds"], True, finding)
-
     def test_a_start_with_each_way_of_loading_modules(self):
         _, records = self.work("start")
         self.assertEqual([one["module_loading"] for one in records], ["EAGER", "LAZY"])
@@ -137,13 +156,8 @@ class Truth(Bundle):
         self.assertEqual(findings[0]["value"], "28 equal")
 
     def test_bert_and_t5_are_the_cpus_and_the_same_twice(self):
-        for deck in parts.TINY_KINDS:
-            findings, _ = self.work("weights", deck)
-            self.assert_all_hold(findings, 1)
-            self.assertTrue(findings[0]["what"].startswith(f"{deck}: initial weights"))
-            findings, _ = self.work("losses", deck)
-            self.assert_all_hold(findings, 3)
-            self.assertEqual(findings[0]["value"], 0.0)
+        for deck in KINDS:
+            self.assert_kind_is_the_cpus(deck)
         findings, _ = self.work("twice", "tiny-t5")
         self.assert_all_hold(findings, 4)
 

@@ -375,6 +375,10 @@ Distances check_narrow_layout(const std::shared_ptr<comm::Communicator>& world,
   return furthest;
 }
 
+// The first step has the gradients of the initial weights, the second those of weights
+// that were updated.
+constexpr int kStepsAgain = 2;
+
 void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout& layout,
                   const MatrixReference& reference) {
   MatrixRun run(world, layout);
@@ -410,7 +414,7 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
   // The same again: to the bit, every gradient of the first step and what follows.
   const AllocatedBytes allocated;
   MatrixRun again(world, layout);
-  for (int step = 0; step < std::min(steps, 3); ++step) {
+  for (int step = 0; step < std::min(steps, kStepsAgain); ++step) {
     again.reset_traffic();
     again.accumulate(step);
     if (step == 0) {
@@ -574,8 +578,8 @@ template <class T>
 std::vector<MessageTally> MatrixRunOf<T>::planned_messages() const {
   const step::ModelState<T> state(
       comm::make_process_groups(
-          comm::make_planned_communicator(grid_.rank(), grid_.shape().size(), "world"),
-          grid_.shape()),
+          comm::make_planned_communicator(grid_->rank(), grid_->shape().size(), "world"),
+          grid_->shape()),
       state_.blueprint, state_.sharing, state_.make);
   std::vector<MessageTally> messages = plan_step(state, step_.shape()).tally.messages();
   std::sort(messages.begin(), messages.end());
@@ -754,6 +758,7 @@ void for_each_layout(comm::Communicator& world, const std::vector<Layout>& layou
     const auto group = world.split(mine < groups ? mine : -1, 0, "layout");
     if (!group) continue;
     world.set_timeout(kLayoutSeconds);
+    const KeptGrids kept;  // rows of few grids
     for (std::size_t i = static_cast<std::size_t>(mine); i < rows.size();
          i += static_cast<std::size_t>(groups)) {
       SCOPED_TRACE(rows[i].name());

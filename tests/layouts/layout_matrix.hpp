@@ -27,12 +27,16 @@
 #include "model/losses.hpp"
 #include "step/train_step.hpp"
 #include "support/filled_batch.hpp"
+#include "support/kept_grids.hpp"
 #include "support/rows.hpp"
 
 namespace trireme::test {
 
 inline constexpr index_t kSequence = 24, kDecoderSequence = 16;
 inline constexpr int kSteps = 10;
+// Of the covering arrays of every day: the last is like those before it, and allocates
+// nothing.
+inline constexpr int kStepsOfPairs = 4;
 
 // The kinds of model that rows train. One only tests have; BERT's has its norms before
 // branches and packed documents, or norms behind sums and padding; T5's a head that is
@@ -416,12 +420,12 @@ class MatrixRunOf {
  public:
   MatrixRunOf(const std::shared_ptr<comm::Communicator>& world, const Layout& layout)
       : layout_(layout),
-        grid_(world, layout.grid()),
-        state_(grid_.groups(), matrix_blueprint(layout.size), layout.sharing(),
+        grid_(KeptGrids::grid(world, layout.grid())),
+        state_(own_groups(*grid_), matrix_blueprint(layout.size), layout.sharing(),
                matrix_maker<T>(layout.size)),
         step_((state_.allocate(ParamBuffer<T>::Use::training), exec_), state_,
               layout.step_shape(), timers_),
-        optimizer_(exec_, state_.params, grid_.groups(), {.weight_decay = 0.1}, 1.0),
+        optimizer_(exec_, state_.params, state_.groups, {.weight_decay = 0.1}, 1.0),
         samples_(state_.blueprint, layout.micro()) {
     state_.params.initialize(exec_, kSeedOfWeights);
     step_.share_weights();
@@ -430,7 +434,7 @@ class MatrixRunOf {
   void accumulate(int step) {
     optimizer_.begin_step(exec_, step_.state_view(), step + 1, 1e-3, kLossScale);
     const index_t samples = layout_.size.samples, share = samples / layout_.data;
-    const index_t first = step * samples + grid_.coordinates().data * share;
+    const index_t first = step * samples + grid_->coordinates().data * share;
     const auto counted = [&](const std::string& mask) {
       return samples_.counted(mask, first, first + share);
     };
@@ -519,7 +523,7 @@ class MatrixRunOf {
   // Mean loss of twice as many micro-batches as a step has, from sample `first` on.
   double evaluated_loss(index_t first) {
     const index_t samples = 2 * layout_.size.samples, share = samples / layout_.data;
-    const index_t mine = first + grid_.coordinates().data * share;
+    const index_t mine = first + grid_->coordinates().data * share;
     step::LossSums sums =
         step_.evaluate([&](int m) { return samples_.batch(mine + m * layout_.micro()); },
                        2 * layout_.microbatches);
@@ -551,7 +555,7 @@ class MatrixRunOf {
   const step::TrainStep<T>& step() const { return step_; }
   const ParamBuffer<T>& params() const { return state_.params; }
   const ParamRegistry& registry() const { return state_.registry; }
-  const comm::RankGrid& grid() const { return grid_; }
+  const comm::RankGrid& grid() const { return *grid_; }
   const comm::ProcessGroups& groups() const { return state_.groups; }
 
  private:
@@ -560,7 +564,7 @@ class MatrixRunOf {
   Layout layout_;
   Exec exec_;
   Timers timers_;
-  comm::RankGrid grid_;
+  std::shared_ptr<const comm::RankGrid> grid_;
   step::ModelState<T> state_;
   step::TrainStep<T> step_;
   optim::Optimizer<T> optimizer_;

@@ -22,6 +22,7 @@
 #include "model/losses.hpp"
 #include "optim/loss_scale.hpp"
 #include "step/replica.hpp"
+#include "support/kept_grids.hpp"
 
 namespace trireme::test {
 
@@ -46,8 +47,8 @@ class NarrowRun {
   NarrowRun(const std::shared_ptr<comm::Communicator>& world, const Layout& layout,
             const Types& types)
       : layout_(layout),
-        grid_(world, layout.grid()),
-        replica_(step::make_replica(types.compute, grid_.groups(),
+        grid_(KeptGrids::grid(world, layout.grid())),
+        replica_(step::make_replica(types.compute, own_groups(*grid_),
                                     matrix_blueprint(layout.size),
                                     sharing_of(layout, types))),
         samples_(replica_->part().blueprint, layout.micro()) {
@@ -65,7 +66,7 @@ class NarrowRun {
              bool overflows = false) {
     constexpr double kRate = 1e-3;
     const index_t samples = layout_.size.samples, share = samples / layout_.data;
-    const index_t first = number * samples + grid_.coordinates().data * share;
+    const index_t first = number * samples + grid_->coordinates().data * share;
     replica_->start(
         {.number = update,
          .learning_rate = kRate,
@@ -83,7 +84,7 @@ class NarrowRun {
 
  private:
   Layout layout_;
-  comm::RankGrid grid_;
+  std::shared_ptr<const comm::RankGrid> grid_;
   std::unique_ptr<step::Replica> replica_;
   MatrixSamples samples_;
 };

@@ -14,8 +14,6 @@
 namespace trireme::test {
 namespace {
 
-constexpr int kStepsOfPairs = 4;
-
 class KindCoveringOf : public ::testing::TestWithParam<model::ModelKind> {};
 
 TEST_P(KindCoveringOf, PairsHaveOneAnswer) {

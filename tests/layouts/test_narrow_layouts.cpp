@@ -20,7 +20,7 @@
 namespace trireme::test {
 namespace {
 
-constexpr int kNarrowSteps = 6;
+constexpr int kNarrowSteps = 4, kStepsAgain = 2;
 
 // Rows in which gradients meet in every way: over micro-batches, over data ranks with
 // each degree of ZeRO, over the parts of a sequence, over the stages that share a table.
@@ -82,11 +82,9 @@ void expect_same_report(const optim::StepReport& got, const optim::StepReport& w
   EXPECT_EQ(got.grad_norm, want.grad_norm);
 }
 
-void check_type(const Types& type, double scale, const std::vector<Layout>& layouts,
-                Kind kind = Kind::gpt) {
+void check_type(const Types& type, double scale, const std::vector<Layout>& rows) {
   const bool is_half = type.compute == DType::float16;
   const auto world = layout_world();
-  const std::vector<Layout> rows = of_kind(kind, layouts);
   const auto alone = run_alone(*world, rows, type, steps_at(scale, kNarrowSteps));
   FurthestApart furthest;
   for_each_layout(*world, rows, [&](const auto& ranks, const Layout& layout) {
@@ -99,11 +97,12 @@ void check_type(const Types& type, double scale, const std::vector<Layout>& layo
       SCOPED_TRACE("step " + std::to_string(step + 1));
       const optim::StepReport report = run.step(step, scale);
       furthest.expect_near(blueprint, report, wanted[extent(step)], most);
+      if (step >= kStepsAgain) continue;
       SCOPED_TRACE("again");
       expect_same_report(again.step(step, scale), report);
     }
   });
-  furthest.print(*world, name_of(kind) + (is_half ? " in fp16" : " in bf16"));
+  furthest.print(*world, is_half ? "in fp16" : "in bf16");
 }
 
 TEST(NarrowLayouts, HaveOneAnswerInBf16) {
@@ -143,21 +142,17 @@ std::vector<Layout> with_other_kinds(std::vector<Layout> layouts) {
   return layouts;
 }
 
+// All kinds at once: the references that one rank trains side by side, and the rows.
 TEST(NarrowLayouts, OtherKindsHaveOneAnswer) {
-  for (const Kind kind : kOtherKinds) {
-    SCOPED_TRACE(name_of(kind));
-    check_type({DType::bfloat16}, 1.0, rows_of_kinds(), kind);
-    check_type({DType::float16}, 1024.0, rows_of_kinds(), kind);
-  }
+  const std::vector<Layout> rows = with_other_kinds({});
+  check_type({DType::bfloat16}, 1.0, rows);
+  check_type({DType::float16}, 1024.0, rows);
 }
 
 TEST(NarrowLayouts, HaveOneAnswerWithGradientsInBf16) {
   const Types narrow{DType::bfloat16, true};
-  check_type(narrow, 1.0, gradient_layouts());
-  for (const Kind kind : kOtherKinds) {  // tables that stages share, and biases
-    SCOPED_TRACE(name_of(kind));
-    check_type(narrow, 1.0, rows_of_kinds(), kind);
-  }
+  // Other kinds have tables that stages share, and biases.
+  check_type(narrow, 1.0, with_other_kinds(gradient_layouts()));
   const TakeSteps one = steps_at(1.0, 1);
   EXPECT_NE(run_alone(kWide, narrow, one)[0].grad_norm,
             run_alone(kWide, {DType::bfloat16}, one)[0].grad_norm);
@@ -178,34 +173,29 @@ void expect_same_steps(NarrowRun& run, NarrowRun& plain) {
   }
 }
 
-// A scale that no gradient bears: every rank reports it in the same step, and the steps
-// after give what they give without it.
-TEST(NarrowLayouts, AnOverflowIsSeenByAllAndChangesNothing) {
-  const auto world = layout_world();
-  for_each_layout(*world, with_other_kinds(narrow_layouts()),
-                  [&](const auto& ranks, const Layout& layout) {
-                    NarrowRun run(ranks, layout, {DType::float16}),
-                        plain(ranks, layout, {DType::float16});
-                    const optim::StepReport bad = run.step(0, 0x1p40);
-                    EXPECT_FALSE(bad.is_finite());
-                    EXPECT_TRUE(bad.has_finite_losses());
-                    expect_same_steps(run, plain);
-                  });
+// Which rank has an overflow is no matter of how many samples there are.
+std::vector<Layout> with_few_samples(std::vector<Layout> layouts) {
+  for (Layout& layout : layouts) layout.size.samples = kDeep.samples;
+  return layouts;
 }
 
-// One gradient of one rank, for every rank in turn: of the first and the last of each
-// axis, among others.
-TEST(NarrowLayouts, AnOverflowOfAnyRankIsSeenByAll) {
+// A scale that no gradient bears; then one gradient of one rank, for every rank in turn:
+// of the first and the last of each axis, among others. Every rank reports it in the same
+// step, and the steps after give what they give without it.
+TEST(NarrowLayouts, AnOverflowIsSeenByAllAndChangesNothing) {
   const auto world = layout_world();
-  for_each_layout(*world, with_other_kinds(narrow_layouts()),
+  const auto expect_overflow = [](const optim::StepReport& bad) {
+    EXPECT_FALSE(bad.is_finite());
+    EXPECT_TRUE(bad.has_finite_losses());
+  };
+  for_each_layout(*world, with_few_samples(with_other_kinds(narrow_layouts())),
                   [&](const auto& ranks, const Layout& layout) {
                     NarrowRun run(ranks, layout, {DType::float16}),
                         plain(ranks, layout, {DType::float16});
+                    expect_overflow(run.step(0, 0x1p40));
                     for (int rank = 0; rank < ranks->size(); ++rank) {
-                      const optim::StepReport bad =
-                          run.step(0, 1024.0, ranks->rank() == rank);
-                      EXPECT_FALSE(bad.is_finite()) << "planted on rank " << rank;
-                      EXPECT_TRUE(bad.has_finite_losses()) << "planted on rank " << rank;
+                      SCOPED_TRACE("planted on rank " + std::to_string(rank));
+                      expect_overflow(run.step(0, 1024.0, ranks->rank() == rank));
                     }
                     expect_same_steps(run, plain);
                   });

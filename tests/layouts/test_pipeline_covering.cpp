@@ -1,6 +1,6 @@
 // The layout matrix of pipelines, of every day: rows of their table in which every pair
-// of values stands. Every triple, and every pipeline: test_pipeline_product.cpp, of the
-// label long.
+// of values stands. Every triple, and every pipeline, over ten steps:
+// test_pipeline_product.cpp, of the label long.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace trireme::test {
 namespace {
 
 TEST(PipelineCoveringPairs, HaveOneAnswer) {
-  run_layouts(covering(all_pipelines(8), Meet::pairs));
+  run_layouts(covering(all_pipelines(8), Meet::pairs), kStepsOfPairs);
 }
 
 // Heads that are together wider than the model: 8 of 10 in 48.
@@ -25,7 +25,7 @@ TEST(PipelineCoveringHeads, MayHaveASizeOfTheirOwn) {
     layout.size = size;
     layouts.push_back(layout);
   }
-  run_layouts(layouts);
+  run_layouts(layouts, kStepsOfPairs);
 }
 
 }  // namespace

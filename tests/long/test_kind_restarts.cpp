@@ -1,54 +1,44 @@
-// Restarts of every BERT and T5 from each layout into each, in both directions and into
-// itself, so that every value of an axis is read where every other was saved; in fp32,
-// and in bf16 of one of each kind. Some of each day: tests/restart/test_kinds.cpp.
-#include <string>
+// BERT and T5 go on from layout to layout: every pair of a value of an axis that is saved
+// and a value of that or of another axis that goes on, in fp32; and every pair of which
+// one is a type of 16 bits. The chains take the variants of the kind in turn. Some of
+// each day, and that the pairs are all: tests/restart/test_kinds.cpp.
+#include <cstddef>
 #include <vector>
 
-#include "restart/kind_runs.hpp"
+#include "restart/kind_chains.hpp"
 
 namespace trireme::test {
 namespace {
 
-class KindRestarts : public KindRuns {
+using config::ModelKind;
+
+class KindRestarts : public KindChains {
  protected:
-  void expect_all_restarts(double tolerance) const {
-    const std::vector<std::string> layouts = {"one",   "tensor", "chunks", "zero2",
-                                              "zero3", "stages", "eight"};
-    for (const std::string& layout : layouts) {
-      train_whole(layout);
-      if (layout != "one") expect_losses_of("one", layout, 0, tolerance);
-    }
-    for (const std::string& from : layouts) {
-      expect_same_again(from);
-      for (const std::string& to : layouts) {
-        if (from == to) continue;
-        expect_losses_of("one", go_on(from, kEvery, to), kEvery, tolerance);
-      }
+  void expect_chains(const std::vector<RestartedModel>& variants,
+                     const std::vector<RestartChain>& chains) {
+    ASSERT_GE(chains.size(), variants.size());
+    constexpr std::size_t kRepeated = 2;
+    for (std::size_t i = 0; i < chains.size(); ++i) {
+      expect_chain(variants[i % variants.size()], chains[i], kRepeated);
     }
   }
+  const std::vector<RestartedModel> berts_ = {kBert, kPostNormBert, kPackedBert},
+                                    t5s_ = {kT5, kT5WithItsOwnHead};
 };
 
-class KindRestartsOf : public KindRestarts,
-                       public ::testing::WithParamInterface<RestartedModel> {};
-
-TEST_P(KindRestartsOf, GoOnInEveryLayout) {
-  if (!GetParam().can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
-  prepare(GetParam());
-  expect_all_restarts(kTolerance);
+TEST_F(KindRestarts, OfBert) {
+  expect_chains(berts_, all_chains(ModelKind::bert).wide);
 }
-INSTANTIATE_TEST_SUITE_P(KindRestarts, KindRestartsOf,
-                         ::testing::Values(kBert, kPostNormBert, kPackedBert, kT5,
-                                           kT5WithItsOwnHead),
-                         [](const auto& info) { return info.param.name; });
-
-TEST_F(KindRestarts, OfBertInBf16) {
-  prepare(kBert, {"precision.compute=bf16"});
-  expect_all_restarts(kBf16Tolerance);
+TEST_F(KindRestarts, OfBertIn16Bits) {
+  expect_chains(berts_, all_chains(ModelKind::bert).mixed);
 }
-TEST_F(KindRestarts, OfT5InBf16) {
+TEST_F(KindRestarts, OfT5) {
   if (!kT5.can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
-  prepare(kT5WithItsOwnHead, {"precision.compute=bf16"});
-  expect_all_restarts(kBf16Tolerance);
+  expect_chains(t5s_, all_chains(ModelKind::t5).wide);
+}
+TEST_F(KindRestarts, OfT5In16Bits) {
+  if (!kT5.can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
+  expect_chains(t5s_, all_chains(ModelKind::t5).mixed);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "ckpt/params.hpp"
 #include "comm/mpi_communicator.hpp"
@@ -110,12 +111,17 @@ class Rank {
   using Master = Accumulator<T>;
 
   Rank(const std::shared_ptr<comm::Communicator>& world, const Layout& layout)
-      : grid_(world, {.tensor = layout.tensor, .data = layout.data}),
-        registry_(registry_of(grid_.coordinates().tensor, layout.tensor)) {
+      : Rank(std::make_shared<const comm::RankGrid>(
+                 world, comm::GridShape{.tensor = layout.tensor, .data = layout.data}),
+             layout) {}
+  // On a grid that there is: to make its groups takes longer than to read a checkpoint.
+  Rank(std::shared_ptr<const comm::RankGrid> grid, const Layout& layout)
+      : grid_(std::move(grid)),
+        registry_(registry_of(grid_->coordinates().tensor, layout.tensor)) {
     params_.allocate(registry_, ParamBuffer<T>::Use::training,
                      {.zero = layout.zero,
                       .parts = layout.data,
-                      .part = grid_.coordinates().data,
+                      .part = grid_->coordinates().data,
                       .bucket_elements = layout.zero >= 2 ? 1 : 1000});
   }
 
@@ -139,7 +145,7 @@ class Rank {
     params_.refresh_compute(Exec());
   }
   void load(const ckpt::Path& path) {
-    ckpt::load_params(ckpt::CheckpointReader(*grid_.groups().world, path), Exec(),
+    ckpt::load_params(ckpt::CheckpointReader(*grid_->groups().world, path), Exec(),
                       params_, Content::training);
   }
   // All that is here, padding included, and what passes compute with.
@@ -154,13 +160,15 @@ class Rank {
     }
   }
   std::vector<ckpt::TensorPart> parts() const {
-    const comm::Coordinates at = grid_.coordinates();
+    const comm::Coordinates at = grid_->coordinates();
+    const comm::GridShape& shape = grid_->shape();
     return ckpt::parts_of(params_, Content::training,
-                          {at.tensor, grid_.shape().tensor, at.data, grid_.shape().data});
+                          {at.tensor, shape.tensor, at.data, shape.data});
   }
+  const std::shared_ptr<const comm::RankGrid>& grid() const { return grid_; }
 
  private:
-  comm::RankGrid grid_;
+  std::shared_ptr<const comm::RankGrid> grid_;
   ParamRegistry registry_;
   ParamBuffer<T> params_;
 };
@@ -221,7 +229,7 @@ TYPED_TEST(ShardedCheckpointOf, EveryLayoutReadsEveryOther) {
       expected.fill();
       for (std::size_t l = 0; l < layouts.size(); ++l) {
         SCOPED_TRACE("written by " + to_string(layouts[l]));
-        Rank<TypeParam> rank(world, layout);
+        Rank<TypeParam> rank(expected.grid(), layout);
         rank.load(ckpt::require_newest(this->directory_ / std::to_string(l)));
         rank.expect_same(expected);
       }

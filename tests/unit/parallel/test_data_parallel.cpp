@@ -20,6 +20,7 @@
 #include "kernels/accumulate.hpp"
 #include "support/allocated_bytes.hpp"
 #include "support/arrays.hpp"
+#include "support/kept_grids.hpp"
 
 namespace trireme::parallel {
 namespace {
@@ -119,9 +120,9 @@ class Run {
 
   Run(const std::shared_ptr<comm::Communicator>& world, const Case& of)
       : case_(of),
-        grid_(world, of.grid),
-        groups_(grid_.groups()),
-        registry_(units(of.units, of.borrows, tie_of(grid_))) {
+        grid_(test::KeptGrids::grid(world, of.grid)),
+        groups_(test::own_groups(*grid_)),
+        registry_(units(of.units, of.borrows, tie_of(*grid_))) {
     if (of.grid.pipeline > 1) {
       groups_.share({{registry_.spec(kTied).name, {0, of.grid.pipeline - 1}}});
     }
@@ -262,7 +263,7 @@ class Run {
     change(params_.template gradient_slice<G>(param), [&](index_t i, G before) {
       const double sum = adds ? static_cast<double>(static_cast<Master>(before)) : 0.0;
       return static_cast<Master>(
-          sum + gradient(grid_.rank(), param, is_borrowed, microbatch, i));
+          sum + gradient(grid_->rank(), param, is_borrowed, microbatch, i));
     });
   }
   void expect_padding_is_zero(std::size_t bucket) {
@@ -287,7 +288,7 @@ class Run {
   // Over the gradient group; what is tied over the stages that share it, and what is used
   // on parts of the sequence over the tensor group.
   double expected_gradient(std::size_t param, index_t element, int microbatches) {
-    const comm::Coordinates mine = grid_.coordinates();
+    const comm::Coordinates mine = grid_->coordinates();
     const auto is_border = [&](const comm::Coordinates& at) {
       return at.pipeline == 0 || at.pipeline == case_.grid.pipeline - 1;
     };
@@ -296,7 +297,7 @@ class Run {
     double sum = 0;
     if (param == left_out_) return sum;
     for (int rank = 0; rank < groups().world->size(); ++rank) {
-      const comm::Coordinates other = grid_.coordinates_of(rank);
+      const comm::Coordinates other = grid_->coordinates_of(rank);
       if (other.tensor != mine.tensor && !in_sequence) continue;
       const bool is_shared = param == kTied && is_border(mine) && is_border(other);
       if (other.pipeline != mine.pipeline && !is_shared) continue;
@@ -312,7 +313,7 @@ class Run {
 
   Case case_;
   Exec exec_;
-  comm::RankGrid grid_;
+  std::shared_ptr<const comm::RankGrid> grid_;
   comm::ProcessGroups groups_;
   ParamRegistry registry_;
   ParamBuffer<T> params_;
@@ -337,6 +338,7 @@ class DataParallelOf : public ::testing::Test {
  protected:
   std::shared_ptr<comm::Communicator> world_ =
       comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
+  test::KeptGrids kept_;
 };
 using Types = ::testing::Types<float, double, bf16>;
 TYPED_TEST_SUITE(DataParallelOf, Types);
