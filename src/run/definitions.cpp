@@ -20,8 +20,8 @@ int adopt(ckpt::TrainingState& state, const std::string& name, int own,
   const double stored = found == state.numbers.end() ? first : found->second;
   TRIREME_REQUIRE_INPUT(
       stored <= own,
-      "the checkpoint's {} are of version {}; this program knows them up to {}. Continue "
-      "the run with the program that wrote it ({}), or a later one",
+      "the checkpoint's {} {}; this program knows them up to {}. Continue the run with "
+      "the program that wrote it ({}), or a later one",
       what, stored, own, state.version);
   const int before = static_cast<int>(stored);
   if (found != state.numbers.end() && before == own) return own;
@@ -43,7 +43,8 @@ bool had_common_windows(const data::Datasets& datasets) {
 
 std::string adopt_dropout_words(ckpt::TrainingState& state, bool drops) {
   constexpr auto kOwn = static_cast<int>(random::DropoutWords::kVersion);
-  const int before = adopt(state, "dropout_words", kOwn, "dropout masks");
+  const int before =
+      adopt(state, "dropout_words", kOwn, "dropout masks are of definition");
   if (before == kOwn || !drops) return {};
   return fmt::format(
       "dropout masks are drawn by definition {} from step {} on: the checkpoint, of step "
@@ -55,7 +56,7 @@ std::string adopt_dropout_words(ckpt::TrainingState& state, bool drops) {
 std::string adopt_sample_rules(ckpt::TrainingState& state,
                                const data::Datasets& datasets) {
   const int own = datasets.train->rules().version();
-  const int before = adopt(state, "sample_rules", own, "rules of samples");
+  const int before = adopt(state, "sample_rules", own, "samples are by rules of version");
   if (before == own || !had_common_windows(datasets)) return {};
   return fmt::format(
       "samples are made by version {} of the rules from step {} on, and by {} before: "

@@ -119,7 +119,9 @@ TEST_F(DefinitionsOfSamples, AreOnRecordFromTheStart) {
   state.numbers["sample_rules"] = 3;
   state.version = "trireme 9.0";
   EXPECT_THAT([&] { adopt_sample_rules(state, sets); },
-              ::testing::ThrowsMessage<InputError>(HasSubstr("(trireme 9.0)")));
+              ::testing::ThrowsMessage<InputError>(HasSubstr(
+                  "samples are by rules of version 3; this program knows them up to 2. "
+                  "Continue the run with the program that wrote it (trireme 9.0)")));
 }
 
 // A run of an earlier version, of several corpora or with another for validation.
