@@ -18,6 +18,7 @@
 #include "base/plural.hpp"
 #include "base/utf8.hpp"
 #include "base/words.hpp"
+#include "data/tokenizer_files.hpp"
 #include "data/tokenizer_values.hpp"
 #include "data/word_piece.hpp"
 #include "io/json.hpp"
@@ -27,7 +28,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kConfig = "tokenizer_config.json";
 constexpr std::string_view kUnknown = "[UNK]";
 
 // --- tokenizer.json
@@ -126,11 +126,11 @@ void check_config(const Json& config) {
   const auto refuse = [](const std::string& what, const std::string& fix) {
     throw InputError(
         fmt::format("tokenizer file '{}': {}, which is not supported with {}: {}",
-                    kConfig, what, kWordList, fix));
+                    kTokenizerConfig, what, kWordList, fix));
   };
   TRIREME_REQUIRE_INPUT(config.is_object(),
-                        "tokenizer file '{}': expected an object, found {}", kConfig,
-                        config.type_name());
+                        "tokenizer file '{}': expected an object, found {}",
+                        kTokenizerConfig, config.type_name());
   constexpr std::string_view kClasses[] = {"", "BertTokenizer", "DistilBertTokenizer",
                                            "ElectraTokenizer", "MobileBertTokenizer"};
   auto name = value_or<std::string>(config, "tokenizer_class", "");
@@ -159,7 +159,7 @@ void check_config(const Json& config) {
 }
 
 BasicTokenizerOptions read_config(const std::string& text) {
-  const Json config = parse_tokenizer_json(kConfig, text);
+  const Json config = parse_tokenizer_json(kTokenizerConfig, text);
   check_config(config);
   BasicTokenizerOptions options;
   options.lowercase = value_or(config, "do_lower_case", true);
@@ -213,9 +213,9 @@ Tokenizer tokenizer_from_word_list(const std::string& name, const std::string& l
     try {
       options.basic = read_config(*config);
     } catch (const io::JsonError& error) {
-      throw InputError("tokenizer file " + error.in_file(kConfig));
+      throw InputError("tokenizer file " + error.in_file(kTokenizerConfig));
     }
-    files[kConfig] = *config;
+    files[kTokenizerConfig] = *config;
   } else if (std::ranges::any_of(tokens, has_capital)) {
     options.basic = BasicTokenizerOptions::cased();
     options.source_of_case =
