@@ -228,8 +228,6 @@ H5Group H5Group::group(const std::string& path) const {
   return {opened(id, H5Gclose, full), full};
 }
 
-// With its parents. A checkpoint has thousands of datasets in few groups, so that each is
-// looked at once.
 void H5Group::ensure_group(const std::string& path) {
   std::set<std::string>& seen = (handle_->owner ? handle_->owner : handle_)->groups_seen;
   std::string so_far;

@@ -137,6 +137,8 @@ class H5Group : public H5Object {
   using H5Object::H5Object;
 
  private:
+  // Makes it and its parents where they are missing. A checkpoint has thousands of
+  // datasets in few groups, so that each is looked at once.
   void ensure_group(const std::string& path);
   H5Dataset open_dataset(const std::string& path) const;  // that is known to be one
   H5Dataset create(const std::string& path, DType dtype, std::int64_t space,

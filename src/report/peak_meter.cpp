@@ -31,11 +31,13 @@ PeakMeter::PeakMeter(comm::Communicator& world, const Exec& exec, DType type,
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const kernels::GemmProbe probe(exec, type);
-  double seconds = 0.0;  // of one with its preparations, as later ones are
-  for (int i = 0; i < kFirstProbes; ++i) {
-    peak_.add(probe.best_within(exec, kProbeSeconds) / 1e12);
-    if (i == 0) seconds = seconds_since(begin);
-    if (flops < peak_.best * 1e12 * kFirstProbes * kProbeSeconds) break;
+  const auto measure = [&] { peak_.add(probe.best_within(exec, kProbeSeconds) / 1e12); };
+  measure();
+  double seconds = seconds_since(begin);  // of one with its preparations, as later ones
+  // All ranks measure once, or all go on: none has a processor for itself.
+  const double fastest = world.all_reduce(peak_.best, comm::Op::max);
+  if (flops >= fastest * 1e12 * kFirstProbes * kProbeSeconds) {
+    for (int i = 1; i < kFirstProbes; ++i) measure();
   }
   seconds = world.all_reduce(seconds, comm::Op::max);
   interval_ = std::max(kLeastInterval, seconds / kShareOfTime);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -12,12 +13,18 @@ namespace trireme::run {
 
 namespace {
 
-// The version by which `state` came here, which is now `own`.
+// The version by which `state` came here, which is now `own`. Where a run has begun and
+// none is on record it is 1, which may still be the program's own: then nothing changed
+// since the first step.
 int adopt(ckpt::TrainingState& state, const std::string& name, int own,
           const std::string& what) {
   const auto found = state.numbers.find(name);
   const int first = state.step == 0 ? own : 1;
   const double stored = found == state.numbers.end() ? first : found->second;
+  TRIREME_REQUIRE_INPUT(stored >= 1.0 && stored == std::floor(stored),
+                        "the checkpoint's {} is {}, which is no version: it is damaged. "
+                        "Continue from another one",
+                        name, stored);
   TRIREME_REQUIRE_INPUT(
       stored <= own,
       "the checkpoint's {} {}; this program knows them up to {}. Continue the run with "
@@ -26,17 +33,16 @@ int adopt(ckpt::TrainingState& state, const std::string& name, int own,
   const int before = static_cast<int>(stored);
   if (found != state.numbers.end() && before == own) return own;
   state.numbers[name] = own;
-  state.numbers[name + "_since"] = static_cast<double>(state.step);
+  state.numbers[name + "_since"] = before == own ? 0.0 : static_cast<double>(state.step);
   return before;
 }
 
-// Whether there are corpora that the windows of others followed from (MaskedRules).
-bool had_common_windows(const data::Datasets& datasets) {
-  if (!datasets.train->rules().have_documents_length) return false;
+// Whether a set of validation is of another corpus than the one that is trained.
+bool has_other_corpora(const data::Datasets& datasets) {
   const auto is_own = [&](const data::ValidationSet& set) {
-    return set.samples->parts().front().corpus == datasets.corpora.front();
+    return set.samples->parts().front().corpus->checksum() == datasets.first().checksum();
   };
-  return datasets.corpora.size() > 1 || !std::ranges::all_of(datasets.validation, is_own);
+  return !std::ranges::all_of(datasets.validation, is_own);
 }
 
 }  // namespace
@@ -57,13 +63,25 @@ std::string adopt_sample_rules(ckpt::TrainingState& state,
                                const data::Datasets& datasets) {
   const int own = datasets.train->rules().version();
   const int before = adopt(state, "sample_rules", own, "samples are by rules of version");
-  if (before == own || !had_common_windows(datasets)) return {};
+  // What version 2 changed: windows of one corpus followed from the others of training.
+  if (before == own || !datasets.train->rules().have_documents_length) return {};
+  const bool trains_on_others = datasets.corpora.size() > 1;
+  if (!trains_on_others && !has_other_corpora(datasets)) return {};
+  const std::string windows = fmt::format(
+      "made by version {} of the rules from step {} on, and by {} before: windows are "
+      "now "
+      "as long as documents of their own corpus, not of all corpora of training",
+      own, state.step + 1, before);
+  if (!trains_on_others) {
+    return fmt::format(
+        "samples of data.validation are {}. Losses of validation cannot be "
+        "set against those of before; samples of training are the same",
+        windows);
+  }
   return fmt::format(
-      "samples are made by version {} of the rules from step {} on, and by {} before: "
-      "windows are now as long as documents of their own corpus, not of all corpora of "
-      "training. Texts may come again, or wait for the next epoch. For the samples of "
-      "before, go on with the program that wrote the checkpoint ({})",
-      own, state.step + 1, before, state.version);
+      "samples are {}. Texts may come again, or wait for the next epoch. For the samples "
+      "of before, go on with the program that wrote the checkpoint ({})",
+      windows, state.version);
 }
 
 }  // namespace trireme::run

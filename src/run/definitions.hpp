@@ -2,8 +2,9 @@
 // program draws or makes something otherwise, a run under way is told so.
 //
 // Each is on record with its version and the step after which it came to hold, as two
-// numbers below /extra of index.h5, NAME and NAME_since. A checkpoint without them is of
-// version 1.
+// numbers below /extra of index.h5, NAME and NAME_since. A run that has begun without
+// them is of version 1. For some hours before the numbers were kept, BERT's samples were
+// made by version 2 already: a run of that time is told of a change that it does not have.
 #ifndef TRIREME_RUN_DEFINITIONS_HPP_
 #define TRIREME_RUN_DEFINITIONS_HPP_
 

@@ -113,7 +113,6 @@ class Bundle(unittest.TestCase):
                    if line.startswith("{")]
         return [one for one in records if one["kind"] == "finding"], records
 
-
     def assert_all_hold(self, findings, count):
         self.assertEqual(len(findings), count, findings)
         for finding in findings:

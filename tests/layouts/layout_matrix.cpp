@@ -375,10 +375,6 @@ Distances check_narrow_layout(const std::shared_ptr<comm::Communicator>& world,
   return furthest;
 }
 
-// The first step has the gradients of the initial weights, the second those of weights
-// that were updated.
-constexpr int kStepsAgain = 2;
-
 void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout& layout,
                   const MatrixReference& reference) {
   MatrixRun run(world, layout);

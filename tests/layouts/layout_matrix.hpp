@@ -1,6 +1,6 @@
 // tests/layouts/layout_matrix.hpp — one model, many layouts: the table of axes, the
-// layouts it gives, and what a training of ten steps in one of them leaves, against one
-// rank.
+// layouts it gives, and what a training of four or ten steps in one of them leaves,
+// against one rank.
 //
 // Dropout is on, and labels count very unevenly: whole samples do not, so that some
 // micro-batches, and the share of some ranks, have nothing that counts.
@@ -37,6 +37,9 @@ inline constexpr int kSteps = 10;
 // Of the covering arrays of every day: the last is like those before it, and allocates
 // nothing.
 inline constexpr int kStepsOfPairs = 4;
+// That are done again, to the bit: the first has the gradients of the initial weights,
+// the second those of weights that were updated.
+inline constexpr int kStepsAgain = 2;
 
 // The kinds of model that rows train. One only tests have; BERT's has its norms before
 // branches and packed documents, or norms behind sums and padding; T5's a head that is

@@ -20,8 +20,6 @@
 namespace trireme::test {
 namespace {
 
-constexpr int kNarrowSteps = 4, kStepsAgain = 2;
-
 // Rows in which gradients meet in every way: over micro-batches, over data ranks with
 // each degree of ZeRO, over the parts of a sequence, over the stages that share a table.
 std::vector<Layout> gradient_layouts() {
@@ -85,7 +83,7 @@ void expect_same_report(const optim::StepReport& got, const optim::StepReport& w
 void check_type(const Types& type, double scale, const std::vector<Layout>& rows) {
   const bool is_half = type.compute == DType::float16;
   const auto world = layout_world();
-  const auto alone = run_alone(*world, rows, type, steps_at(scale, kNarrowSteps));
+  const auto alone = run_alone(*world, rows, type, steps_at(scale, kStepsOfPairs));
   FurthestApart furthest;
   for_each_layout(*world, rows, [&](const auto& ranks, const Layout& layout) {
     const model::Blueprint blueprint = matrix_blueprint(layout.size);
@@ -93,7 +91,7 @@ void check_type(const Types& type, double scale, const std::vector<Layout>& rows
                                           : narrow_tolerances<bf16>(layout.size);
     const NarrowReports& wanted = alone.at(layout.size);
     NarrowRun run(ranks, layout, type), again(ranks, layout, type);
-    for (int step = 0; step < kNarrowSteps; ++step) {
+    for (int step = 0; step < kStepsOfPairs; ++step) {
       SCOPED_TRACE("step " + std::to_string(step + 1));
       const optim::StepReport report = run.step(step, scale);
       furthest.expect_near(blueprint, report, wanted[extent(step)], most);

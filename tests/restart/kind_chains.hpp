@@ -31,9 +31,10 @@ class KindChains : public KindRuns {
     return kind == config::ModelKind::t5 ? t5 : bert;
   }
 
-  // One start of so many is done again from its own checkpoint, to the bit.
+  // The starts of `repeated`, by number, are done again from their own checkpoints, to
+  // the bit.
   void expect_chain(const RestartedModel& of, const RestartChain& chain,
-                    std::size_t repeated) {
+                    const std::set<std::size_t>& repeated) {
     prepare_chain(of, chain);
     std::set<std::int64_t> skipped;  // of steps in fp16
     double tolerance = 0.0;
@@ -44,7 +45,7 @@ class KindChains : public KindRuns {
       if (i == 0 || chain[i].compute != chain[i - 1].compute) {
         begin_reference(chain[i], begin);
       }
-      const bool is_repeated = (i + 1) % repeated == 0;
+      const bool is_repeated = repeated.contains(i);
       const int end = begin + (is_repeated ? 2 : 1) * kBetween;
       go_on_until(run_of(i), i == 0 ? "" : run_of(i - 1), begin, end, chain[i]);
       tolerance = std::max(tolerance, tolerance_of(chain[i].compute));

@@ -5,20 +5,28 @@
 // ranks, those that come first, which have most of the pairs of a value that is saved and
 // a value that goes on; each chain with another variant of its kind. All pairs, on up to
 // eight ranks: tests/long/test_kind_restarts.cpp. That they are all is counted here.
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ckpt/reader.hpp"
 #include "restart/kind_chains.hpp"
+#include "support/hdf5_edit.hpp"
+#include "unit/ckpt/crafted.hpp"
 
 namespace trireme::test {
 namespace {
 
 using config::ModelKind;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class KindsRestart : public KindChains {
  protected:
@@ -32,13 +40,30 @@ class KindsRestart : public KindChains {
     const RestartChain& mixed = all.mixed.at(0);
     return {{all.wide.at(0), all.wide.at(1)}, {mixed.begin(), mixed.begin() + kMixed}};
   }
+  // Of chains of a kind, the starts that are done again: the first with each degree of
+  // ZeRO, schedule and type.
+  static std::vector<std::set<std::size_t>> done_again(
+      const std::vector<RestartChain>& chains) {
+    std::set<AxisValue> met;
+    std::vector<std::set<std::size_t>> again(chains.size());
+    for (std::size_t chain = 0; chain < chains.size(); ++chain) {
+      for (std::size_t i = 0; i < chains[chain].size(); ++i) {
+        for (const AxisValue& value : chains[chain][i].values) {
+          const bool counts = value.axis == "zero" || value.axis == "schedule" ||
+                              value.axis == "precision";
+          if (counts && met.insert(value).second) again[chain].insert(i);
+        }
+      }
+    }
+    return again;
+  }
   void expect_in_fp32(const RestartedModel& of, ModelKind kind, std::size_t chain) {
-    constexpr std::size_t kRepeated = 4;
-    expect_chain(of, daily_chains(kind).in_fp32.at(chain), kRepeated);
+    const std::vector<RestartChain> all = daily_chains(kind).in_fp32;
+    expect_chain(of, all.at(chain), done_again(all).at(chain));
   }
   void expect_mixed(const RestartedModel& of, ModelKind kind) {
-    constexpr std::size_t kRepeated = 2;
-    expect_chain(of, daily_chains(kind).mixed, kRepeated);
+    const RestartChain mixed = daily_chains(kind).mixed;
+    expect_chain(of, mixed, done_again({mixed}).front());
   }
 };
 
@@ -67,6 +92,50 @@ TEST_F(KindsRestart, OfT5WithItsOwnHead) {
 TEST_F(KindsRestart, OfT5In16Bits) {
   if (!kT5.can_be_trained()) GTEST_SKIP() << "a build without SentencePiece";
   expect_mixed(kT5, ModelKind::t5);
+}
+
+// By which rules samples are made is on record, and a start says where that changes.
+TEST_F(KindsRestart, SaysThatSamplesAreMadeByOtherRules) {
+  prepare(kBert);
+  std::filesystem::copy(scratch_ / "bert.h5", scratch_ / "twin.h5");
+  const auto go_on = [&](const std::string& run, const std::string& from, int step) {
+    const Arguments arguments = {"train",
+                                 deck_,
+                                 "--run-dir",
+                                 run,
+                                 "--set",
+                                 "data.train=[{path: bert.h5, weight: 1}, "
+                                 "{path: twin.h5, weight: 2}]",
+                                 "--set",
+                                 "run.stop_after=1",
+                                 "--set",
+                                 "checkpoint.every=1"};
+    Arguments all = arguments;
+    if (step > 0) all.insert(all.end(), {"--resume", checkpoint_of(from, step)});
+    const RunResult result = trireme(all, options(1));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.err;
+  };
+  const auto since = [&](const std::string& run, int step) {
+    const auto numbers =
+        ckpt::CheckpointReader(scratch_ / checkpoint_of(run, step)).state().numbers;
+    EXPECT_EQ(numbers.at("sample_rules"), 2);
+    EXPECT_EQ(numbers.at("dropout_words"), 2);
+    return numbers.at("sample_rules_since");
+  };
+  constexpr const char* kTold = "made by version 2 of the rules from step 2 on";
+  EXPECT_EQ(go_on("first", "", 0), "");
+  EXPECT_EQ(since("first", 1), 0);
+  EXPECT_THAT(go_on("second", "first", 1), Not(HasSubstr(kTold)));
+  // One of before there were numbers.
+  for (const char* const number : {"sample_rules", "sample_rules_since"}) {
+    remove_attribute(scratch_ / checkpoint_of("first", 1) / "index.h5", number, "extra");
+  }
+  make_right(scratch_ / checkpoint_of("first", 1));
+  EXPECT_THAT(go_on("later", "first", 1), HasSubstr(kTold));
+  EXPECT_EQ(since("later", 2), 1);
+  EXPECT_THAT(go_on("last", "later", 2), Not(HasSubstr("of the rules")));
+  EXPECT_EQ(since("last", 3), 1);
 }
 
 // What stands in chains, counted without what made them.
@@ -176,6 +245,30 @@ TEST_P(KindsRestartChains, OfEveryDayHaveEveryValue) {
       bf16{"precision", static_cast<int>(config::Precision::bf16)};
   EXPECT_TRUE(mixed.pairs.contains({fp16, fp16}));
   EXPECT_TRUE(mixed.pairs.contains({fp16, bf16}));
+}
+
+// To the bit: every degree of ZeRO, every schedule, tensor, data and pipeline
+// parallelism, and each type.
+TEST_P(KindsRestartChains, OfEveryDayAreDoneAgain) {
+  const DailyChains chains = daily_chains(GetParam());
+  std::map<std::string, std::set<int>> again;
+  const auto add = [&](const std::vector<RestartChain>& all) {
+    const auto starts = done_again(all);
+    for (std::size_t chain = 0; chain < all.size(); ++chain) {
+      for (const std::size_t i : starts[chain]) {
+        for (const auto& [axis, number] : all[chain][i].values)
+          again[axis].insert(number);
+      }
+    }
+  };
+  add(chains.in_fp32);
+  add({chains.mixed});
+  EXPECT_EQ(again["zero"], (std::set<int>{0, 1, 2, 3}));
+  EXPECT_EQ(again["schedule"], (std::set<int>{0, 1, 2}));
+  for (const char* const axis : {"tensor", "sequence", "data", "pipeline"}) {
+    EXPECT_GT(again[axis].size(), 1u) << axis;
+  }
+  EXPECT_EQ(again["precision"].size(), 3u);
 }
 
 INSTANTIATE_TEST_SUITE_P(KindsRestart, KindsRestartChains,

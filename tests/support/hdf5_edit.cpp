@@ -106,9 +106,11 @@ void make_integers(const std::filesystem::path& path, const std::string& name,
   H5Dclose(dataset);
 }
 
-void remove_attribute(const std::filesystem::path& path, const std::string& name) {
+void remove_attribute(const std::filesystem::path& path, const std::string& name,
+                      const std::string& of) {
   const OpenFile file(path, "");
-  checked(H5Adelete(file, name.c_str()), "remove an attribute");
+  checked(H5Adelete_by_name(file, of.c_str(), name.c_str(), H5P_DEFAULT),
+          "remove an attribute");
 }
 
 void remove_object(const std::filesystem::path& path, const std::string& name) {

@@ -30,7 +30,9 @@ void make_attribute(const std::filesystem::path& file, const std::string& name,
                     std::uint64_t value);
 void make_integers(const std::filesystem::path& file, const std::string& name,
                    const std::vector<std::uint64_t>& values);
-void remove_attribute(const std::filesystem::path& file, const std::string& name);
+// Of the file, or of the group `of`.
+void remove_attribute(const std::filesystem::path& file, const std::string& name,
+                      const std::string& of = "/");
 void remove_object(const std::filesystem::path& file, const std::string& name);
 
 }  // namespace trireme::test

@@ -3,9 +3,11 @@
 #ifndef TRIREME_TESTS_SUPPORT_KEPT_GRIDS_HPP_
 #define TRIREME_TESTS_SUPPORT_KEPT_GRIDS_HPP_
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
+#include "base/error.hpp"
 #include "comm/group.hpp"
 #include "comm/rank_grid.hpp"
 
@@ -14,7 +16,10 @@ namespace trireme::test {
 // While one lives, grid() makes each grid of each world once. It ends before MPI does.
 class KeptGrids {
  public:
-  KeptGrids() { current_ = this; }
+  KeptGrids() {
+    TRIREME_REQUIRE(current_ == nullptr, "KeptGrids: there is one already");
+    current_ = this;
+  }
   ~KeptGrids() { current_ = nullptr; }
   KeptGrids(const KeptGrids&) = delete;
 
@@ -27,7 +32,9 @@ class KeptGrids {
       }
     }
     auto grid = std::make_shared<const comm::RankGrid>(world, shape);
-    if (current_ != nullptr) current_->grids_.push_back(grid);
+    // Of what carries messages on a stream, communicators would be made twice.
+    const bool is_on_stream = grid->groups().model->is_on_stream();
+    if (current_ != nullptr && !is_on_stream) current_->grids_.push_back(grid);
     return grid;
   }
 
@@ -49,6 +56,10 @@ inline comm::ProcessGroups own_groups(const comm::RankGrid& grid) {
        {&groups.tensor, &groups.context, &groups.gradient, &groups.pipeline,
         &groups.model}) {
     *group = std::make_shared<comm::Group>((*group)->control());
+  }
+  const std::vector<comm::Group*> own = groups.all(), kept = grid.groups().all();
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    TRIREME_REQUIRE(own[i] != kept[i], "own_groups: a group is shared with the grid");
   }
   return groups;
 }

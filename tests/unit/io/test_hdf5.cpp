@@ -160,6 +160,29 @@ TEST(Hdf5, BytesTextAndListing) {
               HasSubstr("no group /deck"));
 }
 
+// What is known of a file's groups is of all its handles.
+TEST(Hdf5, GroupsAreKnownByTheirWholeNames) {
+  const test::Scratch scratch;
+  io::H5File file = io::H5File::create(scratch / "f.h5");
+  io::H5Group a = file.make_group("a");
+  io::H5Group c = a.make_group("b/c");
+  file.make_group("a/b/c").write_text("whole", "1");
+  c.make_group("a/b").write_text("below", "2");
+  file.make_group("b").write_text("beside", "3");
+  a.write_text("text", "4");
+  for (int i = 0; i < 2; ++i) {  // a dataset is no group the second time either
+    EXPECT_THAT(message_of<InputError>([&] { file.make_group("a/text/d"); }),
+                HasSubstr("f.h5' has no group /a/text"));
+    EXPECT_THAT(message_of<InputError>([&] { a.make_group("text"); }),
+                HasSubstr("f.h5' has no group /a/text"));
+  }
+  file.close();
+  const io::H5File read = io::H5File::open(scratch / "f.h5");
+  EXPECT_EQ(read.read_text("a/b/c/whole"), "1");
+  EXPECT_EQ(read.read_text("a/b/c/a/b/below"), "2");
+  EXPECT_EQ(read.read_text("b/beside"), "3");
+}
+
 TEST(Hdf5, SameContentSameBytes) {
   const test::Scratch scratch;
   for (const char* name : {"a.h5", "b.h5"}) {

@@ -2,8 +2,10 @@
 // says of them.
 #include "run/definitions.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,6 +61,18 @@ TEST(DefinitionsOfDropout, LaterDefinitionIsRefused) {
                   "Continue the run with the program that wrote it (trireme 9.0)")));
 }
 
+TEST(DefinitionsOfDropout, DamagedVersionIsRefused) {
+  for (const double version : {0.0, -1e300, 1.5, std::nan("")}) {
+    ckpt::TrainingState state;
+    state.step = 500;
+    state.numbers["dropout_words"] = version;
+    EXPECT_THAT([&] { adopt_dropout_words(state, true); },
+                ::testing::ThrowsMessage<InputError>(
+                    HasSubstr("dropout_words is " + fmt::format("{}", version) +
+                              ", which is no version: it is damaged")));
+  }
+}
+
 // Data sets of some corpora, and of one more for validation where `validates` says so.
 class DefinitionsOfSamples : public ::testing::Test {
  protected:
@@ -99,7 +113,7 @@ class DefinitionsOfSamples : public ::testing::Test {
   std::shared_ptr<const data::Corpus> corpus() {
     const std::string name = fmt::format("c{}.h5", made_++);
     const std::string text = io::read_file(test::fixture("sample.txt")).substr(0, 400);
-    test::make_corpus(scratch_, name, {text, "One more.", text},
+    test::make_corpus(scratch_, name, {text, fmt::format("Number {}.", made_), text},
                       test::trained_tokenizer());
     return std::make_shared<const data::Corpus>(scratch_ / name);
   }
@@ -129,12 +143,32 @@ TEST_F(DefinitionsOfSamples, OldBlendIsToldThatSamplesAreOthers) {
   for (const bool validates : {false, true}) {
     ckpt::TrainingState state;
     state.step = 500;
+    state.version = "trireme 0.0";
     const data::Datasets sets = datasets_of(masked(false), validates ? 1 : 2, validates);
-    EXPECT_THAT(adopt_sample_rules(state, sets),
+    const std::string told = adopt_sample_rules(state, sets);
+    EXPECT_THAT(told,
                 HasSubstr("by version 2 of the rules from step 501 on, and by 1 before"));
+    if (validates) {
+      EXPECT_THAT(told, HasSubstr("samples of data.validation are made"));
+      EXPECT_THAT(told, HasSubstr("samples of training are the same"));
+    } else {
+      EXPECT_THAT(told, HasSubstr("the program that wrote the checkpoint (trireme 0.0)"));
+    }
     EXPECT_EQ(state.numbers.at("sample_rules_since"), 500);
     EXPECT_THAT(adopt_sample_rules(state, sets), IsEmpty());
   }
+}
+
+// The file of training may be opened once more, by data.validation.
+TEST_F(DefinitionsOfSamples, SameFileIsTheSameCorpus) {
+  ckpt::TrainingState state;
+  state.step = 500;
+  data::Datasets sets = datasets_of(masked(false), 1);
+  const auto again = std::make_shared<const data::Corpus>(sets.corpora.front()->path());
+  const std::vector<data::Dataset::Part> part = {{again, {0, again->token_count()}, 1.0}};
+  sets.validation.front().samples = std::make_unique<data::Dataset>(
+      part, masked(false), data::Order::sequential, "held out");
+  EXPECT_THAT(adopt_sample_rules(state, sets), IsEmpty());
 }
 
 // Of one corpus alone, of packed windows and of other kinds samples are what they were.
@@ -146,7 +180,10 @@ TEST_F(DefinitionsOfSamples, SaysNothingWhereSamplesAreTheSame) {
     ckpt::TrainingState state;
     state.step = 500;
     EXPECT_THAT(adopt_sample_rules(state, sets), IsEmpty());
-    EXPECT_EQ(state.numbers.at("sample_rules"), sets.train->rules().version());
+    const int own = sets.train->rules().version();
+    EXPECT_EQ(state.numbers.at("sample_rules"), own);
+    // By version 1 they have been made since the first step.
+    EXPECT_EQ(state.numbers.at("sample_rules_since"), own == 1 ? 0 : 500);
   }
 }
 
