@@ -1,6 +1,7 @@
 // apps/inspect.cpp — `trireme inspect`: what a corpus, a checkpoint or a run holds, and
 // whether it is whole. check/inspection.hpp finds out, inspection_text.cpp words it;
-// samples of a corpus are of check/samples.hpp.
+// samples of a corpus are of check/samples.hpp. Rank 0 alone looks and prints, and tells
+// the others how it ended.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -36,6 +37,7 @@ struct InspectOptions {
   bool verify = false, deck = false;
   std::int64_t show = 0;  // samples
   std::string model_deck;
+  std::vector<std::string> overrides;
 };
 
 // What the system does not read may be whole.
@@ -64,7 +66,8 @@ Json samples_of(const InspectOptions& options) {
                                  "--model-deck with that deck (deck.yaml of the run)"
                                : "`trireme tokenize` makes a corpus");
   if (!found["problems"].empty()) return nullptr;
-  return check::first_samples(options.path, options.show, options.model_deck);
+  return check::first_samples(options.path, options.show, options.model_deck,
+                              options.overrides);
 }
 
 int inspect(const InspectOptions& options) {
@@ -139,11 +142,18 @@ void add_inspect(CommandLine& line) {
           ->type_name("N")
           ->check(CLI::Range(1, 1 << 20))
           ->excludes(deck);
+  CLI::Option* const model_deck =
+      command
+          .add_option("--model-deck", options->model_deck,
+                      "the deck by whose rules samples are made; of a run: its deck.yaml")
+          ->type_name("DECK")
+          ->needs(show);
   command
-      .add_option("--model-deck", options->model_deck,
-                  "the deck by whose rules samples are made; of a run: its deck.yaml")
-      ->type_name("DECK")
-      ->needs(show);
+      .add_option("--set", options->overrides,
+                  "change a key of that deck, e.g. data.pack=true; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->needs(model_deck);
   command.add_option("--json", options->json, "also write what is shown to this file");
 }
 

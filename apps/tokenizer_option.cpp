@@ -7,6 +7,9 @@
 
 #include "apps/program_files.hpp"
 #include "base/error.hpp"
+#include "ckpt/directory.hpp"
+#include "ckpt/reader.hpp"
+#include "ckpt/verify.hpp"
 #include "data/corpus.hpp"
 #include "io/hdf5.hpp"
 
@@ -29,6 +32,27 @@ fs::path gpt2_directory() {
   return place;
 }
 
+bool has_checkpoints(const fs::path& directory) {
+  return fs::is_directory(directory) && !ckpt::list_checkpoints(directory).empty();
+}
+
+// A checkpoint, or a run, keeps the tokenizer of its corpus.
+bool is_trained(const fs::path& path) {
+  return fs::is_directory(path) &&
+         (ckpt::is_checkpoint(fs::canonical(path)) || has_checkpoints(path) ||
+          has_checkpoints(path / "checkpoints"));
+}
+
+data::Tokenizer tokenizer_of_checkpoint(const fs::path& path) {
+  const ckpt::Path newest = ckpt::require_newest(path, ckpt::Depth::index);
+  const data::TokenizerFiles files = ckpt::CheckpointReader(newest).state().tokenizer;
+  TRIREME_REQUIRE_INPUT(!files.empty(),
+                        "--tokenizer '{}': the checkpoint names no tokenizer: give the "
+                        "corpus that it was trained on, or its tokenizer's files",
+                        path.string());
+  return data::Tokenizer::from_files(files);
+}
+
 }  // namespace
 
 data::Tokenizer load_tokenizer(const std::vector<std::string>& names) {
@@ -44,6 +68,7 @@ data::Tokenizer load_tokenizer(const std::vector<std::string>& names) {
     if (fs::is_regular_file(name) && io::check_hdf5(name).is_hdf5) {
       return data::Tokenizer::from_files(data::Corpus(name).tokenizer_files());
     }
+    if (is_trained(name)) return tokenizer_of_checkpoint(name);
   }
   return data::Tokenizer::load({names.begin(), names.end()});
 }

@@ -10,7 +10,8 @@
 namespace trireme::apps {
 
 // gpt2 (its files beside the executable, or in TRIREME_GPT2_DIR); the files or directory
-// of a tokenizer; or a corpus, for the one it was made with. InputError otherwise.
+// of a tokenizer; or a corpus, for the one it was made with, a checkpoint or a run, for
+// that of its corpus. InputError otherwise.
 data::Tokenizer load_tokenizer(const std::vector<std::string>& names);
 
 }  // namespace trireme::apps

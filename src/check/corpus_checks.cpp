@@ -70,9 +70,9 @@ void require_tokenizer_of(const ckpt::CheckpointReader& checkpoint,
   }
   TRIREME_REQUIRE_INPUT(
       data::is_one_tokenizer(files, corpus.tokenizer_files()),
-      "'{}' was trained with another tokenizer than corpus '{}' was made with: make the "
-      "corpus anew with the checkpoint's (trireme tokenize --tokenizer of its corpus or "
-      "its tokenizer's files)",
+      "'{0}' was trained with another tokenizer than corpus '{1}' was made with: make "
+      "the "
+      "corpus anew with the checkpoint's (trireme tokenize --tokenizer {0})",
       checkpoint.path().string(), corpus.path().string());
 }
 

@@ -6,6 +6,7 @@
 #include "check/deck_check.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "base/error.hpp"
 #include "config/check.hpp"
 #include "config/enums.hpp"
+#include "config/key_table.hpp"
 #include "config/load.hpp"
 #include "data/deck_rules.hpp"
 #include "data/sample_index.hpp"
@@ -64,6 +66,7 @@ class DeckCheck {
 
   CheckedDeck run() {
     check_training();
+    check_weights();
     find_corpora();
     check_tokenizers();
     find_vocabulary();
@@ -115,6 +118,34 @@ class DeckCheck {
       });
     }
     add(config::errors_of_training(deck(), examined_.bad));
+  }
+
+  // Weights by which a corpus would never be taken, so that no job waits for them.
+  void check_weights() {
+    if (!is_known("data.train")) return;
+    std::vector<double> weights;
+    for (const config::WeightedPath& corpus : deck().data.train) {
+      weights.push_back(corpus.weight);
+    }
+    const std::string problem = data::blend_problem(weights);
+    if (problem.empty()) return;
+    const double least = data::least_weight(weights);
+    const std::string here = std::isfinite(least) ? fmt::format(" ({})", least) : "";
+    errors().push_back(config::error_at(
+        deck(), "data.train", problem,
+        fmt::format("weights of at least {} of their sum{}", data::kLeastPart, here),
+        with_weights(data::nearest_blend(weights))));
+  }
+  // The corpora with other weights, as the deck would say it; nothing where only a job
+  // knows their paths.
+  std::string with_weights(const std::vector<double>& weights) const {
+    config::Deck mended = examined_.deck;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      config::WeightedPath& corpus = mended.data.train[i];
+      if (!job_reason(corpus.path).empty()) return {};
+      corpus.weight = weights[i];
+    }
+    return "data.train: " + config::find_key("data.train")->write(mended);
   }
 
   void find_corpora() {
@@ -275,22 +306,27 @@ class DeckCheck {
                         is_known("data.split") && !has_error("data.split");
     const index_t tokens = named.corpus->token_count();
     if (!is_cut || tokens < windows.tokens) {  // too short before it is cut
-      check_length(named, windows, {0, tokens}, named.name);
+      check_part(named, windows, {0, tokens}, named.name);
       return;
     }
     const auto& shares = deck().data.split;
     const auto parts = data::split_tokens(tokens, {shares.begin(), shares.end()});
-    check_length(named, windows, parts.at(0), "train");
-    if (shares[1] > 0.0) check_length(named, windows, parts.at(1), "validation");
+    check_part(named, windows, parts.at(0), "train");
+    if (shares[1] > 0.0) check_part(named, windows, parts.at(1), "validation");
   }
 
-  void check_length(const NamedCorpus& named, const data::Windows& windows,
-                    data::TokenRange range, const std::string& part) {
+  // Each corpus of a blend is to have room in each part, and what counts there: what one
+  // lacks no other has for its samples.
+  void check_part(const NamedCorpus& named, const data::Windows& windows,
+                  data::TokenRange range, const std::string& part) {
+    const char* allowed = "room for one sample in each part";
     try {
       data::SampleIndex(range, windows, deck().data.seed, data::Order::sequential,
                         fmt::format("'{}' of corpus '{}'", part, named.path));
+      allowed = "samples in each part of which something counts";
+      data::require_counted(deck(), *named.corpus, range, part);
     } catch (const InputError& error) {
-      add(named, error.what(), "room for one sample in each part");
+      add(named, error.what(), allowed);
     }
   }
 

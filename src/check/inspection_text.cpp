@@ -179,12 +179,13 @@ struct TensorRow {
 };
 
 struct Layer {
-  std::string number;  // empty: outside of the layers
+  std::string stack;  // encoder/layers/
+  std::string name;   // encoder/layers/0; empty: outside of the layers
   std::uint64_t bytes = 0;
   std::vector<TensorRow> rows;
 
   bool is_like(const Layer& that) const {
-    return !number.empty() && !that.number.empty() && bytes == that.bytes &&
+    return !name.empty() && stack == that.stack && bytes == that.bytes &&
            std::equal(
                rows.begin(), rows.end(), that.rows.begin(), that.rows.end(),
                [](const TensorRow& a, const TensorRow& b) { return a.cells == b.cells; });
@@ -193,6 +194,14 @@ struct Layer {
 
 constexpr std::string_view kModel = "model/", kLayers = "layers/";
 
+// Where the name of a tensor goes on behind "layers/", in one stack or in that of an
+// encoder or decoder; 0 for one outside of the layers.
+std::size_t end_of_stack(const std::string& name) {
+  const std::size_t at = name.find(kLayers);
+  const bool is_in_layer = at == 0 || (at != std::string::npos && name[at - 1] == '/');
+  return is_in_layer ? at + kLayers.size() : 0;
+}
+
 // The layers in the order of the list, which has the tensors of a layer together.
 std::vector<Layer> layers_of(const Json& tensors) {
   std::vector<Layer> layers;
@@ -200,14 +209,16 @@ std::vector<Layer> layers_of(const Json& tensors) {
     auto name = tensor["name"].get<std::string>();
     if (!name.starts_with(kModel)) continue;
     name.erase(0, kModel.size());
-    std::string number;
-    if (name.starts_with(kLayers)) {
-      const std::size_t end = name.find('/', kLayers.size());
-      number = name.substr(kLayers.size(), end - kLayers.size());
+    std::string stack, layer_name;
+    if (const std::size_t begin = end_of_stack(name); begin > 0) {
+      const std::size_t end = name.find('/', begin);
+      stack = name.substr(0, begin);
+      layer_name = name.substr(0, end);
       name = end == std::string::npos ? name : "  " + name.substr(end + 1);
     }
-    if (layers.empty() || layers.back().number != number)
-      layers.push_back({number, 0, {}});
+    if (layers.empty() || layers.back().name != layer_name) {
+      layers.push_back({stack, layer_name, 0, {}});
+    }
     Layer& layer = layers.back();
     layer.bytes += tensor["bytes"].get<std::uint64_t>();
     layer.rows.push_back(
@@ -225,12 +236,11 @@ std::string tensors_text(const Json& tensors) {
     std::size_t end = first + 1;
     while (end < layers.size() && layers[end].is_like(layers[first])) ++end;
     const Layer& layer = layers[first];
-    if (!layer.number.empty()) {
+    if (!layer.name.empty()) {
       const std::string bytes = human_bytes(layer.bytes);
-      rows.push_back({end - first == 1
-                          ? fmt::format("layers/{}: {}", layer.number, bytes)
-                          : fmt::format("layers/{} to layers/{}, each: {}", layer.number,
-                                        layers[end - 1].number, bytes)});
+      rows.push_back({end - first == 1 ? fmt::format("{}: {}", layer.name, bytes)
+                                       : fmt::format("{} to {}, each: {}", layer.name,
+                                                     layers[end - 1].name, bytes)});
     }
     for (std::size_t r = 0; r < layer.rows.size(); ++r) {
       std::int64_t least = layer.rows[r].blocks, most = least;

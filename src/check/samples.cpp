@@ -36,8 +36,10 @@ constexpr const char* kDeckOfWindows =
 // The deck as one that trains on this corpus alone. What only a job knows of its paths is
 // of no interest. A deck may leave the corpus to this command: any name is taken for it
 // until the path, which need not be as YAML has it, is put there.
-config::Deck deck_for(const std::string& path, const data::Corpus& corpus) {
-  const config::LoadOptions options{.overrides = {"data.train=corpus.h5"},
+config::Deck deck_for(const std::string& path, std::vector<std::string> overrides,
+                      const data::Corpus& corpus) {
+  overrides.emplace_back("data.train=corpus.h5");
+  const config::LoadOptions options{.overrides = std::move(overrides),
                                     .before_job = true};
   config::Deck deck =
       path.empty()
@@ -52,9 +54,10 @@ config::Deck deck_for(const std::string& path, const data::Corpus& corpus) {
 
 }  // namespace
 
-Json first_samples(const io::Path& corpus, index_t count, const std::string& deck_path) {
+Json first_samples(const io::Path& corpus, index_t count, const std::string& deck_path,
+                   const std::vector<std::string>& overrides) {
   const data::Corpora corpora = {std::make_shared<const data::Corpus>(corpus)};
-  const config::Deck deck = deck_for(deck_path, *corpora.front());
+  const config::Deck deck = deck_for(deck_path, overrides, *corpora.front());
   const auto training = data::make_training_set(deck, corpora);
   const BatchSpec spec = model::make_blueprint(deck.model).batch;
   const auto tokenizer = data::Tokenizer::from_files(corpora.front()->tokenizer_files());

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "base/types.hpp"
 #include "io/files.hpp"
@@ -19,13 +20,14 @@ inline constexpr index_t kShownSequence = 64;
 
 // JSON: the first samples of training on this corpus alone, so many or all of an epoch
 //   kind    of the model that sees them
-//   deck    as it was given; not there without one
+//   deck    as it was given; not there without one. `overrides` change its keys
 //   epoch   samples of one
 //   shown   for each: position in training and window, both from 0, and its text
 // InputError where there is no such corpus or deck, or the deck's model cannot be trained
 // on the corpus; config::DeckErrors where the deck is wrong.
 nlohmann::ordered_json first_samples(const io::Path& corpus, index_t count,
-                                     const std::string& deck);
+                                     const std::string& deck,
+                                     const std::vector<std::string>& overrides = {});
 
 // The text for people of what first_samples() returns. Ends with a newline.
 std::string samples_text(const nlohmann::ordered_json& samples);

@@ -43,7 +43,12 @@ data::TokenizerFiles files_in(const io::Path& directory) {
     files.clear();
   }
   // What their configuration says of case, sentinels and the like belongs to them.
-  if ((!is_whole && add(kWordList)) || add(kSentencePieceFile)) add(kTokenizerConfig);
+  const bool has_list = !is_whole && add(kWordList), has_model = add(kSentencePieceFile);
+  TRIREME_REQUIRE_INPUT(!has_list || !has_model,
+                        "'{}' has two tokenizers, {} and {}: take away the one that is "
+                        "not this model's",
+                        directory.string(), kWordList, kSentencePieceFile);
+  if (has_list || has_model) add(kTokenizerConfig);
   return files;
 }
 

@@ -126,8 +126,8 @@ void require_params(const CheckpointReader& reader, const ParamRegistry& registr
     problems.push_back(fmt::format("... and {} more", count - kListed));
   }
   throw InputError(
-      fmt::format("'{}' is a checkpoint of another model than the deck's:\n  {}\nIts own "
-                  "deck is shown by `trireme inspect --json FILE`.",
+      fmt::format("'{0}' is a checkpoint of another model than the deck's:\n  {1}\nIts "
+                  "own deck is shown by `trireme inspect {0} --deck`.",
                   reader.path().string(), fmt::join(problems, "\n  ")));
 }
 

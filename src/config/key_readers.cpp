@@ -36,6 +36,10 @@ std::optional<Problem> want_scalar(const YamlValue& value, const char* wanted) {
 
 }  // namespace
 
+bool says(const YamlValue& value, std::string_view word) {
+  return value.is_scalar() && value.text == word;
+}
+
 std::string kind_of(const YamlValue& value) {
   switch (value.kind) {
     case YamlValue::Kind::null:
@@ -48,6 +52,10 @@ std::string kind_of(const YamlValue& value) {
       return "a section with keys";
   }
   return "";
+}
+
+std::string path_value(const std::string& path) {
+  return yaml_text(path_text(path));
 }
 
 std::string join_words(const std::vector<std::string_view>& words) {

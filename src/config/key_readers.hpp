@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "base/types.hpp"
 #include "config/key_table.hpp"
@@ -34,8 +35,13 @@ std::optional<Problem> read_time(const YamlValue& value, const std::string& word
 std::optional<Problem> read_word(const YamlValue& value,
                                  const std::vector<std::string_view>& words,
                                  std::size_t& out);
+// Whether a value is this word, in quotes or not.
+bool says(const YamlValue& value, std::string_view word);
 // What a value is, in words: "a list", "text in quotes" ...
 std::string kind_of(const YamlValue& value);
+
+// A path as a YAML scalar that is read as this path.
+std::string path_value(const std::string& path);
 
 std::string join_words(const std::vector<std::string_view>& words);
 

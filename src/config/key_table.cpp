@@ -18,9 +18,9 @@
 #include "base/random.hpp"
 #include "base/words.hpp"
 #include "config/capability.hpp"
+#include "config/composite_readers.hpp"
 #include "config/key_readers.hpp"
 #include "config/kinds.hpp"
-#include "config/paths.hpp"
 #include "config/text.hpp"
 
 namespace trireme::config {
@@ -75,14 +75,6 @@ constexpr NamedRange kShare = {{.least = 0.0, .most = 1.0}, "0 to 1"};
 constexpr NamedRange kPart = {
     {.least = 0.0, .most = 1.0, .open_below = true, .open_above = true},
     "above 0, below 1"};
-
-bool says(const YamlValue& value, std::string_view word) {
-  return value.is_scalar() && value.text == word;
-}
-
-std::string path_value(const std::string& path) {
-  return yaml_text(path_text(path));
-}
 
 // The table while it is made: a function for each kind of value.
 class Table {
@@ -222,24 +214,6 @@ class Table {
 
 // ---- keys of a shape of their own ----
 
-// Of a map that is one value: each of its keys is known, and stands there once.
-std::optional<Problem> inner_keys_problem(const YamlValue& map,
-                                          const std::vector<std::string_view>& known) {
-  for (auto entry = map.entries.begin(); entry != map.entries.end(); ++entry) {
-    const std::string& key = entry->key;
-    if (std::find(known.begin(), known.end(), key) == known.end()) {
-      return Problem{fmt::format("has a key '{}' that is not known here", key),
-                     nearest_word(key, known)};
-    }
-    if (std::any_of(map.entries.begin(), entry,
-                    [&key](const YamlValue::Entry& other) { return other.key == key; })) {
-      return Problem{fmt::format("has '{}' a second time; remove one of the two", key),
-                     ""};
-    }
-  }
-  return std::nullopt;
-}
-
 std::optional<Problem> read_vocab(const YamlValue& value, Deck& deck) {
   if (!says(value, "corpus")) {
     return read_integer(value, 2, index_t{1} << 31, deck.model.vocab);
@@ -250,139 +224,6 @@ std::optional<Problem> read_vocab(const YamlValue& value, Deck& deck) {
 
 std::string write_vocab(const Deck& deck) {
   return deck.model.vocab == 0 ? "corpus" : std::to_string(deck.model.vocab);
-}
-
-std::optional<Problem> read_corpus(const YamlValue& value, WeightedPath& out) {
-  if (!value.is_map()) return read_path(value, out.path);
-  if (auto problem = inner_keys_problem(value, {"path", "weight"})) return problem;
-  for (const auto& entry : value.entries) {
-    std::optional<Problem> problem;
-    if (entry.key == "path") problem = read_path(entry.value, out.path);
-    if (entry.key == "weight") {
-      problem = read_number(entry.value, kPositive.range, out.weight);
-      if (problem) {
-        problem->what = fmt::format(
-            "weight: {} {}; a corpus of which no sample is wanted is left out of the "
-            "list",
-            brief(entry.value), problem->what);
-      }
-    }
-    if (problem) return problem;
-  }
-  if (out.path.empty())
-    return Problem{"has a corpus without path", "{path: corpus.h5, weight: 1}"};
-  return std::nullopt;
-}
-
-// What stands in an entry of the list.
-std::string entry_of(const YamlValue& corpus, std::string_view key) {
-  if (!corpus.is_map()) return key == "path" ? corpus.text : "";
-  const auto found = std::ranges::find(corpus.entries, key, &YamlValue::Entry::key);
-  return found == corpus.entries.end() ? "" : found->value.text;
-}
-
-// The list with a weight of 1 where there was none. Paths with variables are left to who
-// wrote them.
-std::string list_with_weights(const std::vector<YamlValue>& corpora) {
-  std::vector<std::string> items;
-  for (const YamlValue& corpus : corpora) {
-    const std::string path = entry_of(corpus, "path"),
-                      weight = entry_of(corpus, "weight");
-    if (path.find('$') != std::string::npos) return "";
-    items.push_back(fmt::format("{{path: {}, weight: {}}}", yaml_text(path),
-                                weight.empty() ? "1" : weight));
-  }
-  return fmt::format("[{}]", fmt::join(items, ", "));
-}
-
-// Weights that only some corpora have: what the others are to have nobody has said.
-std::optional<Problem> weights_problem(const std::vector<YamlValue>& corpora) {
-  std::vector<std::string> without;
-  for (const YamlValue& corpus : corpora) {
-    if (entry_of(corpus, "weight").empty()) without.push_back(entry_of(corpus, "path"));
-  }
-  const std::ptrdiff_t lacking = std::ssize(without);
-  if (lacking == 0 || lacking == std::ssize(corpora)) return std::nullopt;
-  constexpr std::ptrdiff_t kMost = 4;
-  const std::string more =
-      lacking > kMost ? fmt::format(", and {} more", lacking - kMost) : "";
-  if (lacking > kMost) without.resize(kMost);
-  return Problem{
-      fmt::format("has {} and {}: none for {}{}; all have one, or none has for equal "
-                  "shares of the samples",
-                  format_plural(std::ssize(corpora), "corpus", "corpora"),
-                  format_plural(std::ssize(corpora) - lacking, "weight"),
-                  fmt::join(without, ", "), more),
-      std::ssize(corpora) > kMost ? "" : list_with_weights(corpora)};
-}
-
-std::optional<Problem> read_train(const YamlValue& value, Deck& deck) {
-  std::vector<WeightedPath> corpora;
-  if (says(value, "none") && !value.quoted) {
-    deck.data.train.clear();
-    return std::nullopt;
-  }
-  const bool list = value.is_list();
-  if (!list && !value.is_scalar()) {
-    return Problem{
-        fmt::format("is {}; a path or a list of paths is wanted", kind_of(value)), ""};
-  }
-  const std::vector<YamlValue> items = list ? value.items : std::vector<YamlValue>{value};
-  for (const YamlValue& item : items) {
-    if (auto problem = read_corpus(item, corpora.emplace_back())) return problem;
-  }
-  if (corpora.empty()) return Problem{"is an empty list", "the path of a corpus"};
-  if (auto problem = weights_problem(items)) return problem;
-  deck.data.train = corpora;
-  return std::nullopt;
-}
-
-std::string write_train(const Deck& deck) {
-  const auto& train = deck.data.train;
-  if (train.empty()) return "none";
-  if (train.size() == 1 && train[0].weight == 1.0) return path_value(train[0].path);
-  std::vector<std::string> items;
-  for (const WeightedPath& corpus : train) {
-    items.push_back(fmt::format("{{path: {}, weight: {}}}", path_value(corpus.path),
-                                number_text(corpus.weight)));
-  }
-  return fmt::format("[{}]", fmt::join(items, ", "));
-}
-
-std::optional<Problem> read_validation(const YamlValue& value, Deck& deck) {
-  std::vector<NamedPath> sets;
-  if (says(value, "none") && !value.quoted) {
-    deck.data.validation.clear();
-    return std::nullopt;
-  }
-  if (!value.is_map()) {
-    return Problem{fmt::format("is {}; names with paths are wanted", kind_of(value)),
-                   value.is_scalar() ? fmt::format("{{main: {}}}", value.text) : ""};
-  }
-  for (const auto& entry : value.entries) {
-    NamedPath set{entry.key, ""};
-    if (auto problem = read_path(entry.value, set.path)) {
-      problem->what = fmt::format("{}: {}", entry.key, problem->what);
-      return problem;
-    }
-    for (const NamedPath& other : sets) {
-      if (other.name == set.name) {
-        return Problem{fmt::format("has the name '{}' twice", set.name), set.name + "_2"};
-      }
-    }
-    sets.push_back(set);
-  }
-  deck.data.validation = sets;
-  return std::nullopt;
-}
-
-std::string write_validation(const Deck& deck) {
-  if (deck.data.validation.empty()) return "none";
-  std::vector<std::string> items;
-  for (const NamedPath& set : deck.data.validation) {
-    items.push_back(fmt::format("{}: {}", yaml_text(set.name), path_value(set.path)));
-  }
-  return fmt::format("{{{}}}", fmt::join(items, ", "));
 }
 
 // The items of a list, all of one kind.
@@ -419,45 +260,6 @@ std::string write_numbers(const std::array<double, N>& numbers) {
   std::vector<std::string> items;
   for (const double number : numbers) items.push_back(number_text(number));
   return fmt::format("[{}]", fmt::join(items, ", "));
-}
-
-std::optional<Problem> read_ramp_up(const YamlValue& value, Deck& deck) {
-  if (says(value, "none")) {
-    deck.batch.ramp_up.reset();
-    return std::nullopt;
-  }
-  const char* example = "{start: 8, increment: 8, samples: 10000}";
-  if (!value.is_map()) {
-    return Problem{
-        fmt::format("is {}; start, increment and samples are wanted", kind_of(value)),
-        example};
-  }
-  if (auto problem = inner_keys_problem(value, {"start", "increment", "samples"})) {
-    return problem;
-  }
-  RampUp ramp;
-  for (const auto& entry : value.entries) {
-    index_t& out = entry.key == "start"
-                       ? ramp.start
-                       : (entry.key == "increment" ? ramp.increment : ramp.samples);
-    if (auto problem = read_integer(entry.value, 1, kLarge, out)) {
-      problem->what =
-          fmt::format("{}: {} {}", entry.key, brief(entry.value), problem->what);
-      return problem;
-    }
-  }
-  if (ramp.start == 0 || ramp.increment == 0 || ramp.samples == 0) {
-    return Problem{"lacks one of start, increment and samples", example};
-  }
-  deck.batch.ramp_up = ramp;
-  return std::nullopt;
-}
-
-std::string write_ramp_up(const Deck& deck) {
-  if (!deck.batch.ramp_up) return "none";
-  const RampUp& ramp = *deck.batch.ramp_up;
-  return fmt::format("{{start: {}, increment: {}, samples: {}}}", ramp.start,
-                     ramp.increment, ramp.samples);
 }
 
 std::optional<Problem> read_data_axis(const YamlValue& value, Deck& deck) {
@@ -669,7 +471,8 @@ void add_model_of_pairs(Table& table) {
 
 void add_data(Table& table) {
   table.add({"data.train", "path, or list of {path, weight}", "", "",
-             "files made by trireme tokenize; weights above 0; or none",
+             "files made by trireme tokenize; weights above 0, each at least 2.4e-10 of "
+             "their sum; or none",
              "Training corpus, or several blended by weight. Needed for training."},
             read_train, write_train);
   table.add({"data.validation", "{name: path, ...}", "", "",

@@ -64,8 +64,10 @@ Parsed<std::string> expand_path(const std::string& text) {
     const auto home = home_of(user);
     if (!home && user.empty()) return failure("has ~, and no home directory is known");
     if (!home) {
-      return failure(fmt::format("names the user '{}', who is not known here", user),
-                     "./" + text + " for a file of that name");
+      return failure(fmt::format("names the user '{}', who is not known here (a file of "
+                                 "that name is written with ./ before it)",
+                                 user),
+                     "./" + text);
     }
     path = *home;
   }

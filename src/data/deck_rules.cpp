@@ -4,12 +4,17 @@
 // is made. A corpus that merely lacks it would train without a word: an objective that
 // counts nothing has no gradient. So each refusal names the option of `trireme tokenize`
 // that makes a corpus which has it.
+// The parts that data.split makes are asked, too, as nothing of one is read for another:
+// of two documents of one length that are cut [0.45, 0.55, 0], training sees the first
+// alone and has no other one to take a second segment from. Documents are gone through in
+// their order, up to the first that is looked for, and nothing is kept of them.
 #include "data/deck_rules.hpp"
 
 #include <algorithm>
 
 #include "base/error.hpp"
 #include "config/enums.hpp"
+#include "data/dataset.hpp"
 #include "data/masked_vocabulary.hpp"
 #include "data/tokenizer.hpp"
 
@@ -44,20 +49,91 @@ Sentinels sentinels_of(const Tokenizer& tokenizer) {
   return sentinels;
 }
 
-bool has_two_sentences(const Corpus& corpus, index_t document) {
-  const index_t first = corpus.first_sentence_from(corpus.document_begin(document));
-  return first + 1 < corpus.sentence_count() &&
-         corpus.sentence_begin(first + 1) < corpus.document_begin(document + 1);
+TokenRange whole_of(const Corpus& corpus) {
+  return {0, corpus.token_count()};
 }
 
-// Whether there is a document of two sentences. Where there are more sentences than
-// documents there is; else most corpora are looked through to their end.
-bool has_pairs(const Corpus& corpus) {
-  if (corpus.sentence_count() > corpus.document_count()) return true;
-  for (index_t d = 0; d < corpus.document_count(); ++d) {
-    if (has_two_sentences(corpus, d)) return true;
+// Whether a document has two sentences in the part: one begins within its text.
+bool has_pairs(const Corpus& corpus, const TokenRange& part) {
+  if (part.size() <= 0) return false;
+  const index_t first = corpus.document_of(part.begin);
+  const index_t last = corpus.document_of(part.end - 1);
+  index_t sentence = corpus.first_sentence_from(part.begin + 1);
+  // Each document that begins behind the part's first token has one first sentence: of
+  // more sentences than these documents one is a second. Else most parts are gone through
+  // to their end.
+  if (corpus.first_sentence_from(part.end) - sentence > last - first) return true;
+  for (index_t document = first; document <= last; ++document) {
+    const TokenRange text = text_of_document(corpus, part, document);
+    while (sentence < corpus.sentence_count() &&
+           corpus.sentence_begin(sentence) <= text.begin) {
+      ++sentence;
+    }
+    if (sentence == corpus.sentence_count()) return false;
+    if (corpus.sentence_begin(sentence) < text.end) return true;
   }
   return false;
+}
+
+// Whether so many documents have this many tokens of text each in the part.
+bool has_documents(const Corpus& corpus, const TokenRange& part, index_t documents,
+                   index_t tokens) {
+  if (part.size() <= 0) return false;
+  const index_t last = corpus.document_of(part.end - 1);
+  for (index_t document = corpus.document_of(part.begin); document <= last; ++document) {
+    if (text_of_document(corpus, part, document).size() < tokens) continue;
+    if (--documents <= 0) return true;
+  }
+  return false;
+}
+
+// A part of a corpus in a message: what it is, and what its user can do for it besides
+// making the corpus again.
+struct PartWords {
+  std::string subject, advice;
+};
+PartWords part_words(const Corpus& corpus, const TokenRange& part,
+                     const std::string& name) {
+  const std::string whole = fmt::format("corpus '{}'", corpus.path().string());
+  if (part.size() == corpus.token_count()) return {whole, ""};
+  return {fmt::format("'{}' of {}", name, whole),
+          "take another share of it (data.split), name a corpus for validation "
+          "(data.validation), or "};
+}
+
+// Of documents that `--documents line` made too short.
+constexpr const char* kLongerDocuments =
+    "make the corpus again with `trireme tokenize --documents blank-line` or "
+    "`--documents file`, where a line of its text is less than a document";
+
+void require_pairs(const config::Pairs pairs, const Corpus& corpus,
+                   const TokenRange& part, const std::string& name) {
+  const PartWords words = part_words(corpus, part, name);
+  TRIREME_REQUIRE_INPUT(
+      has_pairs(corpus, part),
+      "{} has no document of two sentences, and data.pairs: {} makes pairs of a "
+      "document's: {}{}",
+      words.subject, config::name_of(pairs), words.advice, kLongerDocuments);
+  TRIREME_REQUIRE_INPUT(
+      pairs != config::Pairs::next || has_documents(corpus, part, 2, 1),
+      "{} has one document with text, and data.pairs: next takes every other second "
+      "segment from another one: {}make the corpus again with `trireme tokenize "
+      "--documents blank-line`, which begins a document behind each blank line, or train "
+      "with data.pairs: order",
+      words.subject, words.advice);
+}
+
+// The tokens of text that a document has at least of which anything counts.
+index_t least_tokens(const config::Deck& deck) {
+  switch (deck.model.kind) {
+    case config::ModelKind::gpt:  // what follows the end of a document counts, too
+      return deck.data.mask_eod_loss ? 1 : 0;
+    case config::ModelKind::bert:
+      return 1;
+    case config::ModelKind::t5:
+      return deck.data.pack ? 0 : 2;
+  }
+  throw Error("least_tokens: no ModelKind");
 }
 
 MaskedRules masked_rules(const config::Deck& deck, const Corpus& first) {
@@ -106,19 +182,30 @@ void require_sentences(const config::Deck& deck, const Corpus& corpus) {
       "make it again with `trireme tokenize --sentences LANGUAGE` (a model that is "
       "trained with data.pairs: none and model.binary_head: false needs none)",
       corpus.path().string(), config::name_of(pairs));
+  require_pairs(pairs, corpus, whole_of(corpus), "");
+}
+
+void require_counted(const config::Deck& deck, const Corpus& corpus,
+                     const TokenRange& part, const std::string& name) {
+  const index_t tokens = least_tokens(deck);
+  const PartWords words = part_words(corpus, part, name);
+  const bool has_text = tokens == 0 || has_documents(corpus, part, 1, tokens);
   TRIREME_REQUIRE_INPUT(
-      has_pairs(corpus),
-      "corpus '{}' has no document of two sentences, and data.pairs: {} makes pairs of a "
-      "document's: make it again with `trireme tokenize --documents blank-line` or "
-      "`--documents file`, where a line of its text is less than a document",
-      corpus.path().string(), config::name_of(pairs));
+      has_text || tokens != 1,
+      "{} has no document with a token of text, and of the ends of documents alone "
+      "nothing counts for the loss: {}make the corpus again of text that its tokenizer "
+      "has tokens for",
+      words.subject, words.advice);
   TRIREME_REQUIRE_INPUT(
-      pairs != config::Pairs::next || corpus.document_count() > 1,
-      "corpus '{}' has one document, and data.pairs: next takes every other second "
-      "segment from another one: make it again with `trireme tokenize --documents "
-      "blank-line`, which begins a document behind each blank line, or train with "
-      "data.pairs: order",
-      corpus.path().string());
+      has_text,
+      "{} has no document of two tokens, and with data.pack: false a sample is of one "
+      "document, of which nothing can be hidden then: {}{}, or train with data.pack: "
+      "true",
+      words.subject, words.advice, kLongerDocuments);
+  const config::Pairs pairs = deck.data.pairs;
+  if (deck.model.kind == config::ModelKind::bert && pairs != config::Pairs::none) {
+    require_pairs(pairs, corpus, part, name);
+  }
 }
 
 SampleRules rules_of(const config::Deck& deck,

@@ -5,9 +5,11 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 #include "config/deck.hpp"
 #include "data/corpus.hpp"
+#include "data/sample_index.hpp"
 #include "data/sample_rules.hpp"
 
 namespace trireme::data {
@@ -20,6 +22,13 @@ SampleRules rules_of(const config::Deck& deck,
 // InputError where the deck's samples are pairs of segments and the corpus has no
 // sentences to make them of.
 void require_sentences(const config::Deck& deck, const Corpus& corpus);
+
+// InputError where nothing of this part's samples can count for an objective, which would
+// learn nothing: no document has tokens enough, or none has two sentences for a pair, or
+// one alone has text where every other pair takes it from another one. That few samples
+// count is no error. `name` ("train") is that of the part, for messages.
+void require_counted(const config::Deck& deck, const Corpus& corpus,
+                     const TokenRange& part, const std::string& name);
 
 }  // namespace trireme::data
 

@@ -1,11 +1,20 @@
 // data/sample_index.cpp — see sample_index.hpp.
+//
+// Whether a blend can be made is a function of the weights alone, so that the check of a
+// deck asks it without a corpus and before a job waits, and the constructor asks the
+// same. A share is an integer of 32 bits and not a double: how many of the first p
+// positions are a corpus' must be the same bits on every machine. So a share that rounds
+// to nothing, or to all, is an error: with the weights 1e10 and 1 the second corpus would
+// get 0 of 2^32.
 #include "data/sample_index.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "base/words.hpp"
 #include "data/permutation.hpp"
 
 namespace trireme::data {
@@ -83,32 +92,71 @@ index_t SampleIndex::left_out() const {
       0, range_.size() - windows_.shared() - samples_ * windows_.stride);
 }
 
+namespace {
+
 // A share of all, in units of 2^-32.
 constexpr std::uint64_t kWhole = std::uint64_t{1} << 32;
 
+// What each corpus takes of the positions that reach it; the last one takes all.
+std::vector<std::uint64_t> shares_by(const std::vector<double>& weights) {
+  std::vector<std::uint64_t> shares;
+  double rest = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (const double weight : weights) {
+    const double share = std::min(1.0, weight / rest);
+    shares.push_back(
+        static_cast<std::uint64_t>(std::llround(share * static_cast<double>(kWhole))));
+    rest -= weight;
+  }
+  shares.back() = kWhole;
+  return shares;
+}
+
+}  // namespace
+
+std::string blend_problem(const std::vector<double>& weights) {
+  if (weights.empty()) return "";
+  if (!std::isfinite(std::accumulate(weights.begin(), weights.end(), 0.0))) {
+    return "has weights without a finite sum: not all corpora would be taken";
+  }
+  const std::vector<std::uint64_t> shares = shares_by(weights);
+  const auto is_part = [](std::uint64_t share) { return share > 0 && share < kWhole; };
+  if (std::all_of(shares.begin(), shares.end() - 1, is_part)) return "";
+  const auto [least, most] = std::ranges::minmax(weights);
+  return fmt::format(
+      "has weights from {} to {}, too far apart: not all corpora would be taken", least,
+      most);
+}
+
+double least_weight(const std::vector<double>& weights) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  const double least = kLeastPart * sum;
+  return number_in<double>(fmt::format("{:.1e}", least)).value_or(least);
+}
+
+std::vector<double> nearest_blend(std::vector<double> weights) {
+  if (weights.empty()) return weights;
+  if (!std::isfinite(least_weight(weights))) {
+    const double most = std::ranges::max(weights);
+    for (double& weight : weights) weight /= most;
+  }
+  const double least = least_weight(weights);
+  for (double& weight : weights) weight = std::max(weight, least);
+  return weights;
+}
+
 Blend::Blend(const std::vector<double>& weights) {
   TRIREME_REQUIRE_INPUT(!weights.empty(), "a blend of no corpora");
-  double rest = 0.0;
   for (const double weight : weights) {
     TRIREME_REQUIRE_INPUT(weight > 0.0 && std::isfinite(weight),
                           "a corpus of the blend has weight {}, expected one above 0",
                           weight);
-    rest += weight;
   }
-  for (const double weight : weights) {
-    const double share = std::min(1.0, weight / rest);
-    share_.push_back(
-        static_cast<std::uint64_t>(std::llround(share * static_cast<double>(kWhole))));
-    rest -= weight;
-  }
-  share_.back() = kWhole;
-  for (std::size_t k = 0; k + 1 < share_.size(); ++k) {
-    TRIREME_REQUIRE_INPUT(
-        share_[k] > 0 && share_[k] < kWhole,
-        "the weights [{}] of the corpora are too far apart: not all would be taken. Keep "
-        "them between 1e-6 and 1e3, or leave the smallest out",
-        fmt::join(weights, ", "));
-  }
+  const std::string problem = blend_problem(weights);
+  TRIREME_REQUIRE_INPUT(
+      problem.empty(),
+      "data.train {}. Give each at least {} of their sum, or leave the smallest out",
+      problem, kLeastPart);
+  share_ = shares_by(weights);
 }
 
 // How many of the `reached` positions, which the corpora before leave over, are this

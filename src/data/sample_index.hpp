@@ -81,6 +81,18 @@ class SampleIndex {
   int corpus_;
 };
 
+// Of weights above 0, with whichever sum: why not every corpus would be taken by them;
+// empty where each would. By its share, which is kept to 32 bits, a corpus must get at
+// least 2^-33 of what reaches it, and leave as much to those behind it.
+std::string blend_problem(const std::vector<double>& weights);
+// Weights of at least this part of their sum have no problem, in whichever order.
+constexpr double kLeastPart = 2.4e-10;  // somewhat above 2^-32
+// kLeastPart of the sum, to two digits.
+double least_weight(const std::vector<double>& weights);
+// The weights with those below least_weight() raised to it, so that they have no problem;
+// all divided by the largest first where they have no finite sum.
+std::vector<double> nearest_blend(std::vector<double> weights);
+
 // Shares positions out to corpora in proportion to weights. Corpora are split off one
 // after the other: of the first q positions that reach corpus k, floor(q s_k) with
 // s_k = w_k / (w_k + w_k+1 + ...) are its own. What the ones before it have rounded down
@@ -91,7 +103,7 @@ class SampleIndex {
 // 0, and position 5 is position 3 of corpus 0.
 class Blend {
  public:
-  // Weights above 0, of any sum.
+  // Weights above 0 that have no blend_problem() (InputError).
   explicit Blend(const std::vector<double>& weights);
 
   struct Place {

@@ -61,20 +61,31 @@ std::optional<std::int64_t> count_of_config(const Json& config) {
 }
 
 // Classes of transformers that change the text before the model has it, or its ids after.
-constexpr std::array<std::string_view, 9> kOtherClasses = {
-    "Albert", "Barthez",    "Camembert", "Deberta", "FNet",
-    "MBart",  "XLMRoberta", "Pegasus",   "XLNet"};
+constexpr std::array<std::string_view, 16> kOtherClasses = {
+    "Albert",      "Barthez", "Camembert",  "Deberta", "FNet",    "LayoutXLM",
+    "M2M100",      "MBart",   "Nllb",       "PLBart",  "Pegasus", "SeamlessM4T",
+    "Speech2Text", "XGLM",    "XLMRoberta", "XLNet"};
+
+// Those that read another kind of tokenizer. Whole names, as the BertGenerationTokenizer
+// does read models.
+constexpr std::array<std::string_view, 7> kClassesOfOtherKinds = {
+    "BertTokenizer",    "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer",
+    "RobertaTokenizer", "GPT2Tokenizer",       "GPTNeoXTokenizer"};
 
 void require_own_ids(const Json& config) {
   const auto name = value_or<std::string>(config, "tokenizer_class", "");
-  const bool is_other = std::ranges::any_of(
-      kOtherClasses, [&](std::string_view other) { return name.starts_with(other); });
-  if (is_other) {
+  const auto begins = [&](std::string_view other) { return name.starts_with(other); };
+  if (std::ranges::any_of(kOtherClasses, begins)) {
     refuse_config(fmt::format("tokenizer_class {} has ids or texts other than the "
                               "model's",
                               name),
                   "Make a tokenizer.json of it, which says what it does, or use the "
                   "model without this file");
+  }
+  if (std::ranges::any_of(kClassesOfOtherKinds, begins)) {
+    refuse_config(
+        fmt::format("tokenizer_class is {}, which reads no model of SentencePiece", name),
+        "They are of two tokenizers: give the files of one");
   }
   if (value_or(config, "do_lower_case", false)) {
     refuse_config("do_lower_case is true",

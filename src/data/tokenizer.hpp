@@ -56,8 +56,9 @@ class Tokenizer {
   // kind that is known, with what is not supported.
   static Tokenizer from_files(TokenizerFiles files);
   // Reads one tokenizer.json; or vocab and merges files; or a vocab.txt or .model; or a
-  // directory with one of these. Where the files of a model beside a vocab.txt say how
-  // many tokens there are, another number of lines is an InputError.
+  // directory with one of these. Two of them without a tokenizer.json are an InputError,
+  // and so is another number of words or pieces than the files of a model beside a
+  // vocab.txt or .model say.
   static Tokenizer load(const std::vector<std::filesystem::path>& paths);
 
   // Largest id + 1.

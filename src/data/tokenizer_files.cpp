@@ -4,13 +4,15 @@
 // tokenizers); what Trireme does not do is refused by name, since ignoring it would give
 // other ids without a word. Whichever file says more than another comes first: where a
 // directory has a tokenizer.json, ids are those of that. A SentencePiece model of the
-// same pieces beside it is kept with it, for programs that read nothing else.
+// same pieces beside it is kept with it, for programs that read nothing else. Of the
+// other files none says more than another: two tokenizers of them are refused.
 #include "data/tokenizer_files.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -108,6 +110,79 @@ bool has_its_pieces(const TokenModel& model, const std::string& bytes) {
   }
 }
 
+using Paths = std::vector<std::filesystem::path>;
+
+bool is_model(const std::filesystem::path& path) {
+  return is_sentence_piece_name(path.filename().string());
+}
+
+Paths tokenizer_files_in(const std::filesystem::path& directory) {
+  Paths found;
+  for (const char* name :
+       {kTokenizerJson, "vocab.json", "encoder.json", "merges.txt", "vocab.bpe",
+        kWordList, kSentencePieceFile, "tokenizer.model", "sentencepiece.bpe.model"}) {
+    if (std::filesystem::exists(directory / name)) found.push_back(directory / name);
+  }
+  TRIREME_REQUIRE_INPUT(!found.empty(),
+                        "directory '{}' has no tokenizer: expected tokenizer.json, "
+                        "vocab.json (encoder.json) with merges.txt (vocab.bpe), "
+                        "vocab.txt or spiece.model in it",
+                        directory.string());
+  return found;
+}
+
+// A file of each tokenizer that is there. Equal models under two names are one.
+Paths tokenizers_among(const Paths& found) {
+  const auto find = [&](std::initializer_list<std::string_view> names) {
+    return std::ranges::find_if(found, [&](const std::filesystem::path& path) {
+      return std::ranges::find(names, path.filename().string()) != names.end();
+    });
+  };
+  Paths tokenizers;
+  const auto vocabulary = find({"vocab.json", "encoder.json"});
+  if (vocabulary != found.end() && find({"merges.txt", "vocab.bpe"}) != found.end()) {
+    tokenizers.push_back(*vocabulary);
+  }
+  if (const auto list = find({kWordList}); list != found.end()) {
+    tokenizers.push_back(*list);
+  }
+  std::set<std::string> models;
+  for (const std::filesystem::path& path : found) {
+    if (!is_model(path)) continue;
+    if (models.insert(io::read_file(path, "tokenizer file")).second) {
+      tokenizers.push_back(path);
+    }
+  }
+  return tokenizers;
+}
+
+void require_one_tokenizer(const Paths& found) {
+  const bool has_json = std::ranges::any_of(
+      found, [](const auto& path) { return path.filename() == kTokenizerJson; });
+  if (has_json) return;
+  const Paths tokenizers = tokenizers_among(found);
+  TRIREME_REQUIRE_INPUT(
+      tokenizers.size() <= 1,
+      "'{}' and '{}' are of two tokenizers, and nothing says which one is meant: give "
+      "the file of one alone, by its name",
+      tokenizers[0].string(), tokenizers[1].string());
+}
+
+// Is a list or a model that has all ids as long as the files beside it say?
+void require_whole(const Tokenizer& tokenizer, const Paths& found) {
+  const TokenizerFiles& files = tokenizer.files();
+  const bool is_list = files.contains(kWordList);
+  if (files.contains(kTokenizerJson) || (!is_list && !files.contains(kSentencePieceFile)))
+    return;
+  const auto file = std::ranges::find_if(found, [&](const auto& path) {
+    return is_list ? path.filename() == kWordList : is_model(path);
+  });
+  if (file == found.end()) return;
+  require_size_beside(
+      *file, {is_list ? VocabularyFile::word_list : VocabularyFile::sentence_piece,
+              tokenizer.model().size(), tokenizer.vocabulary_size()});
+}
+
 }  // namespace
 
 Tokenizer tokenizer_from_json(const std::string& name, const std::string& text) {
@@ -178,27 +253,17 @@ bool is_one_tokenizer(const TokenizerFiles& a, const TokenizerFiles& b) {
 }
 
 Tokenizer Tokenizer::load(const std::vector<std::filesystem::path>& paths) {
-  std::vector<std::filesystem::path> found = paths;
-  if (paths.size() == 1 && std::filesystem::is_directory(paths[0])) {
-    found.clear();
-    for (const char* name :
-         {kTokenizerJson, "vocab.json", "encoder.json", "merges.txt", "vocab.bpe",
-          kWordList, kSentencePieceFile, "tokenizer.model", "sentencepiece.bpe.model"}) {
-      if (std::filesystem::exists(paths[0] / name)) found.push_back(paths[0] / name);
-    }
-    TRIREME_REQUIRE_INPUT(!found.empty(),
-                          "directory '{}' has no tokenizer: expected tokenizer.json, "
-                          "vocab.json (encoder.json) with merges.txt (vocab.bpe), "
-                          "vocab.txt or spiece.model in it",
-                          paths[0].string());
-  }
+  const bool is_directory = paths.size() == 1 && std::filesystem::is_directory(paths[0]);
+  std::vector<std::filesystem::path> found =
+      is_directory ? tokenizer_files_in(paths[0]) : paths;
   if (found.size() == 1 && found[0].extension() == ".json") {
     // One JSON file is a tokenizer.json, whatever its name.
     const std::string text = io::read_file(found[0], "tokenizer file");
     return tokenizer_from_json(found[0].string(), text);
   }
-  if (!found.empty() && (found.back().filename() == kWordList ||
-                         is_sentence_piece_name(found.back().filename().string()))) {
+  require_one_tokenizer(found);
+  if (!found.empty() &&
+      (found.back().filename() == kWordList || is_model(found.back()))) {
     // What it says of case and accents, or of sentinels, belongs to it.
     const auto config = found.back().parent_path() / kTokenizerConfig;
     if (std::filesystem::exists(config)) found.push_back(config);
@@ -208,11 +273,7 @@ Tokenizer Tokenizer::load(const std::vector<std::filesystem::path>& paths) {
     files[path.filename().string()] = io::read_file(path, "tokenizer file");
   }
   Tokenizer tokenizer = from_files(std::move(files));
-  const auto list = std::ranges::find_if(
-      found, [](const auto& path) { return path.filename() == kWordList; });
-  if (list != found.end() && tokenizer.files().contains(kWordList)) {
-    require_size_beside(*list, tokenizer.vocabulary_size());
-  }
+  require_whole(tokenizer, found);
   return tokenizer;
 }
 

@@ -1,6 +1,6 @@
 // data/vocabulary_size.hpp — holds the number of a tokenizer's tokens against what the
-// files of its model say: a list of words that was cut at the end of a line is a list
-// like another, and nothing else can tell.
+// files of its model say: a list of words that was cut at the end of a line, or a model
+// of SentencePiece of somebody else's, is a file like another, and nothing else can tell.
 #ifndef TRIREME_DATA_VOCABULARY_SIZE_HPP_
 #define TRIREME_DATA_VOCABULARY_SIZE_HPP_
 
@@ -10,13 +10,22 @@
 
 namespace trireme::data {
 
+// What a tokenizer is made of: a vocab.txt, or a model of SentencePiece.
+enum class VocabularyFile { word_list, sentence_piece };
+
+struct VocabularySize {
+  VocabularyFile kind = VocabularyFile::word_list;
+  index_t own = 0;  // lines of the list, or pieces of the model
+  index_t all = 0;  // with what a tokenizer_config.json adds to them
+};
+
 // How many rows of a model's table of words may be without a token, as padding.
 index_t most_padding(index_t rows);
 
-// `list` is a vocab.txt with so many lines. InputError where the config.json,
-// tokenizer_config.json or tokenizer.json beside it tells that it is cut short or another
-// model's. Where there are no such files, or they do not say, nothing is known.
-void require_size_beside(const std::filesystem::path& list, index_t tokens);
+// InputError where the tokenizer.json, config.json or tokenizer_config.json beside `file`
+// tells that it is cut short or another model's. Where there are no such files, or they
+// do not say, nothing is known.
+void require_size_beside(const std::filesystem::path& file, const VocabularySize& size);
 
 }  // namespace trireme::data
 

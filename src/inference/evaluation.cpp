@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/fault_plan.hpp"
@@ -304,6 +305,19 @@ Evaluation evaluation_of(const config::Deck& deck, const comm::GridShape& grid,
       .sets = {}};
 }
 
+// Why no token of a set counts.
+std::string_view reason_of_none(config::ModelKind kind) {
+  switch (kind) {
+    case config::ModelKind::gpt:
+      return "data.mask_eod_loss is true, and each input is the end of a document";
+    case config::ModelKind::bert:
+      return "no document has text there";
+    case config::ModelKind::t5:
+      return "no text there has two tokens, of which one can be hidden";
+  }
+  throw Error("reason_of_none: no ModelKind");
+}
+
 // Where ranks compute in unlike ways.
 void warn_of(const std::vector<step::ProductWays>& ways, Log& log) {
   for (const step::ProductWays& one : ways) {
@@ -366,9 +380,9 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
         saved = Clock::now();
       }
     }
-    TRIREME_REQUIRE_INPUT(sums.tokens() > 0.0,
-                          "'{}' has no token that counts (data.mask_eod_loss)",
-                          plan.set.name);
+    TRIREME_REQUIRE_INPUT(sums.tokens() > 0.0, "'{}' has no token that counts in {}: {}",
+                          plan.set.name, format_plural(plan.samples, "sample"),
+                          reason_of_none(deck.model.kind));
     evaluation.sets.push_back(result_of(plan, sums, evaluator.blueprint().objectives));
   }
   return evaluation;

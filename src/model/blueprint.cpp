@@ -10,11 +10,14 @@
 #include "model/blueprint.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
 #include <set>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
@@ -358,7 +361,7 @@ UseWords words_of(Use use) {
   return {"does not continue texts", "trireme generate"};
 }
 
-bool has_use(const Blueprint& blueprint, Use use) {
+bool is_of_use(const Blueprint& blueprint, Use use) {
   switch (use) {
     case Use::training:
       return true;
@@ -372,15 +375,30 @@ bool has_use(const Blueprint& blueprint, Use use) {
   return false;
 }
 
+// The commands that a model is for.
+std::string commands_of(const Architecture& architecture) {
+  std::vector<std::string> commands;
+  for (const Use use : {Use::text, Use::vectors, Use::words}) {
+    if (has_use(architecture, use)) commands.push_back(words_of(use).command);
+  }
+  return fmt::format("{}", fmt::join(commands, " and "));
+}
+
 void require_use(const Blueprint& blueprint, Use use) {
+  const Architecture& architecture = blueprint.architecture;
+  if (is_of_use(blueprint, use)) return;
   const UseWords words = words_of(use);
-  TRIREME_REQUIRE_INPUT(has_use(blueprint, use),
-                        "the model is of kind {}, which {}: {} takes models of other "
-                        "kinds",
-                        name_of(blueprint.architecture.kind), words.what, words.command);
+  throw InputError(fmt::format(
+      "the model is of kind {}, which {}: it is for {}, and {} is for models of other "
+      "kinds",
+      name_of(architecture.kind), words.what, commands_of(architecture), words.command));
 }
 
 }  // namespace
+
+bool has_use(const Architecture& architecture, Use use) {
+  return is_of_use(blueprint_of_kind(architecture, use), use);
+}
 
 Blueprint make_blueprint(const Architecture& architecture, Use use) {
   Blueprint blueprint = blueprint_of_kind(architecture, use);

@@ -260,6 +260,8 @@ struct Blueprint {
 // no blocks for; whoever reads decks refuses that before, by the same list
 // (config/capability.hpp). InputError where models of the kind have no such use.
 Blueprint make_blueprint(const Architecture& architecture, Use use = Use::training);
+// Whether it gives one, where `use` is another than training.
+bool has_use(const Architecture& architecture, Use use);
 
 }  // namespace trireme::model
 

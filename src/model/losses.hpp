@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 #include <span>
 #include <string>
@@ -40,11 +41,17 @@ inline Losses losses_of(const std::vector<Objective>& objectives,
   return losses;
 }
 
-// " (masked words 4.400, sentence order 0.700)"; empty for one objective.
+// "4.400", with so many digits behind the point; where nothing counts there is no mean.
+inline std::string text_of_loss(double mean, int digits) {
+  return std::isfinite(mean) ? fmt::format("{:.{}f}", mean, digits) : "not known";
+}
+
+// " (masked words 4.400, sentence order not known)"; empty for one objective.
 inline std::string text_of(const NamedLosses& parts) {
   std::string text;
   for (const auto& [name, mean] : parts) {
-    text += fmt::format("{}{} {:.3f}", text.empty() ? " (" : ", ", name, mean);
+    text += text.empty() ? " (" : ", ";
+    text += name + " " + text_of_loss(mean, 3);
   }
   return text.empty() ? text : text + ")";
 }

@@ -396,9 +396,11 @@ std::string DryRun::step_text() const {
     if (const std::string name = step::attention_name(deck); !name.empty()) {
       out += line("attention", name);
     }
-    out += line("model FLOPs",
-                fmt::format("{} (attention counted in full; causal: {})",
-                            format_count(model_flops), format_count(model_flops_causal)));
+    const bool has_causal = model_flops_causal < model_flops;
+    out += line(
+        "model FLOPs",
+        fmt::format("{} (attention counted in full{})", format_count(model_flops),
+                    has_causal ? "; causal: " + format_count(model_flops_causal) : ""));
     if (!stages.empty()) out += line("hardware FLOPs", format_count(hardware_flops));
   }
   out += line("steps", fmt::format("{}: {}{} in all", deck.run.steps.steps,

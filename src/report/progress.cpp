@@ -43,10 +43,6 @@ int columns_of(std::FILE* stream, int otherwise) {
   return size.ws_col;
 }
 
-std::string loss_text(double loss) {
-  return std::isfinite(loss) ? fmt::format("loss {:.3f}", loss) : "loss not known";
-}
-
 // A field of the line; the ones of high rank go first where it is narrow.
 struct Field {
   std::string text;
@@ -218,7 +214,8 @@ std::string Progress::plain_line(int columns) const {
   const int digits = static_cast<int>(std::to_string(options_.steps).size());
   std::vector<Field> fields;
   fields.push_back({fmt::format("{:>{}}/{}", state_.step, digits, options_.steps), 0});
-  fields.push_back({loss_text(state_.loss) + model::text_of(state_.losses), 1});
+  fields.push_back(
+      {"loss " + model::text_of_loss(state_.loss, 3) + model::text_of(state_.losses), 1});
   fields.push_back({fmt::format("{} tok/s", format_count(state_.tokens_per_second)), 3});
   if (std::isfinite(state_.peak_share)) {
     fields.push_back({format_percent(state_.peak_share) + " peak", 4});

@@ -17,6 +17,7 @@
 #include "config/enums.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
+#include "model/losses.hpp"
 
 namespace trireme::report {
 
@@ -48,13 +49,9 @@ Json json_of(const EffectiveTime& time) {
           {"share", time.share()}};
 }
 
-// Where no token counts there is no loss.
-std::string text_of(double loss) {
-  return std::isnan(loss) ? "not known" : fmt::format("{:.4f}", loss);
-}
-
 std::string at_step(const LossSummary::Loss& loss) {
-  return fmt::format("{} at step {}", text_of(loss.loss), format_grouped(loss.step));
+  return fmt::format("{} at step {}", model::text_of_loss(loss.loss, 4),
+                     format_grouped(loss.step));
 }
 
 std::string line(const std::string& label, const std::vector<std::string>& parts) {
@@ -108,13 +105,13 @@ std::string RunReport::text() const {
   std::string text = fmt::format("Result: step {} of {}, in {}\n", format_grouped(step),
                                  format_grouped(steps), run_directory);
   if (training) {
-    text += line("training",
-                 {fmt::format("mean loss {} up to step {}", text_of(training->last.loss),
-                              format_grouped(training->last.step))});
+    text += line("training", {fmt::format("mean loss {} up to step {}",
+                                          model::text_of_loss(training->last.loss, 4),
+                                          format_grouped(training->last.step))});
   }
   for (const LossSummary& set : validations) {
     std::vector<std::string> parts = {"loss " + at_step(set.last)};
-    if (set.first.step != set.last.step) {
+    if (set.first.step != set.last.step && !std::isnan(set.best.loss)) {
       parts.push_back(set.best.step == set.last.step ? "the best"
                                                      : "best " + at_step(set.best));
     }

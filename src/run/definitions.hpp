@@ -4,7 +4,8 @@
 // Each is on record with its version and the step after which it came to hold, as two
 // numbers below /extra of index.h5, NAME and NAME_since. A run that has begun without
 // them is of version 1. For some hours before the numbers were kept, BERT's samples were
-// made by version 2 already: a run of that time is told of a change that it does not have.
+// made by version 2 already: a run of that time is told of a change that it does not
+// have.
 #ifndef TRIREME_RUN_DEFINITIONS_HPP_
 #define TRIREME_RUN_DEFINITIONS_HPP_
 

@@ -60,6 +60,14 @@ std::string generate_command(const TrainCommand& train, const std::string& run_d
   return parts.text();
 }
 
+std::string fill_command(const TrainCommand& train, const std::string& run_directory,
+                         const std::string& blank) {
+  Parts parts;
+  parts.add({train.program, "fill", run_directory});
+  parts.add({"--text", fmt::format("Once upon a {}", blank)});
+  return parts.text();
+}
+
 std::string advice_to_go_on(const TrainCommand& train) {
   return "To go on:\n" + continue_command(train);
 }

@@ -26,6 +26,9 @@ std::string continue_command(const TrainCommand& train,
 // `run_directory` is the run's, whatever named it.
 std::string generate_command(const TrainCommand& train, const std::string& run_directory,
                              bool has_tokenizer);
+// `blank` is what a text has in the place of words that the model is to find.
+std::string fill_command(const TrainCommand& train, const std::string& run_directory,
+                         const std::string& blank);
 
 // That command beneath a line that says what it is for: for a run that is not at its end,
 // and for one that is, at run.steps of `steps`.

@@ -485,9 +485,11 @@ void TrainingRun::validate(job::StopRequest& stop) {
         .losses = losses.parts};
     write_record(record);
     if (first_rank_.display) {
-      say(fmt::format("step {}: {} loss {:.4f}{}, perplexity {:.2f}", record.step,
-                      record.name, record.loss, model::text_of(record.losses),
-                      record.perplexity));
+      const std::string perplexity =
+          words.count > 0.0 ? fmt::format(", perplexity {:.2f}", record.perplexity) : "";
+      say(fmt::format("step {}: {} loss {}{}{}", record.step, record.name,
+                      model::text_of_loss(record.loss, 4), model::text_of(record.losses),
+                      perplexity));
     }
     if (&set == &datasets_.validation.front()) {
       validated_.step = progress_.step;
@@ -810,9 +812,22 @@ void TrainingRun::finish_report(report::StartEnd end, const job::StopRequest& st
   log_.info("\n{}{}{}", wrap_lines(ending_text(end, stop)), report.text(),
             end == report::StartEnd::finished ? advice_to_train_on(typed, report.steps)
                                               : advice_to_go_on(typed));
-  if (!replica_.part().blueprint.generates_text()) return;
-  log_.info("To generate text:\n{}",
-            generate_command(typed, deck_.run.dir, !progress_.tokenizer.empty()));
+  say_use(typed);
+}
+
+// Says how to use the model: as it was trained, a kind that fills in what is missing.
+void TrainingRun::say_use(const TrainCommand& typed) {
+  const model::Blueprint& blueprint = replica_.part().blueprint;
+  const bool has_tokenizer = !progress_.tokenizer.empty();
+  if (model::has_use(blueprint.architecture, model::Use::words)) {
+    if (!has_tokenizer) return;
+    const char* const blank = blueprint.decoded.has_source() ? "<extra_id_0>" : "[MASK]";
+    log_.info("To fill in what is missing in a text:\n{}",
+              fill_command(typed, deck_.run.dir, blank));
+  } else if (blueprint.generates_text()) {
+    log_.info("To generate text:\n{}",
+              generate_command(typed, deck_.run.dir, has_tokenizer));
+  }
 }
 
 // Says a text of several lines, apart from what was said before.

@@ -170,6 +170,7 @@ class TrainingRun {
                                           : 0;
   }
   void finish_profile();
+  void say_use(const TrainCommand& typed);
   report::SectionTable report_times(report::RunReport& report);
   void report_efficiency(report::RunReport& report, const report::SectionTable& table);
   report::Efficiency write_efficiency(report::EfficiencyFacts facts);

@@ -23,6 +23,7 @@
 #include "data/llm_c_dataset.hpp"
 #include "data/megatron_dataset.hpp"
 #include "data/tokenizer_files.hpp"
+#include "data/vocabulary_size.hpp"
 #include "io/checksum.hpp"
 #include "io/json.hpp"
 #include "io/safetensors.hpp"
@@ -206,6 +207,32 @@ void read_sentence_piece(const std::string& input) {
          "its files are another tokenizer");
 }
 
+// The input is the tokenizer.json beside a vocab.txt or a .model of a few tokens and,
+// from a zero byte on, the config.json.
+void read_vocabulary_size(const std::string& input) {
+  const fs::path directory = scratch("sizes");
+  fs::create_directories(directory);
+  const std::size_t end = std::min(input.find('\0'), input.size());
+  spill(directory / "tokenizer.json", input.substr(0, end));
+  spill(directory / "config.json", end < input.size() ? input.substr(end + 1) : "{}");
+  const auto takes = [&](data::VocabularyFile kind, index_t tokens) {
+    try {
+      data::require_size_beside(directory / "tokens", {kind, tokens, tokens});
+    } catch (const InputError&) {
+      return false;
+    }
+    return true;
+  };
+  bool is_any_taken = false;
+  for (const auto kind :
+       {data::VocabularyFile::word_list, data::VocabularyFile::sentence_piece}) {
+    const bool few = takes(kind, 3), some = takes(kind, 8), many = takes(kind, 10);
+    expect(some || !few || !many, "a number between two that are taken is refused");
+    is_any_taken |= few || some || many;
+  }
+  TRIREME_REQUIRE_INPUT(is_any_taken, "the files are refused, or say other numbers");
+}
+
 void read_safetensors(const std::string& input) {
   const fs::path path = scratch("model.safetensors");
   spill(path, input);
@@ -366,6 +393,12 @@ const std::vector<Target>& targets() {
        {"fuzz/seeds/word_list"},
        {"[MASK]\n", "[UNK]\n", "##", "\n", "\"do_lower_case\"", "\"strip_accents\"",
         "\"mask_token\"", "null", "false"}},
+      {"vocabulary_size",
+       read_vocabulary_size,
+       {"fuzz/seeds/vocabulary_size"},
+       {"\"WordPiece\"", "\"Unigram\"", "\"BPE\"", "\"Metaspace\"", "\"byte_fallback\"",
+        "\"added_tokens\"", "\"vocab\"", "\"<extra_id_0>\"", "\"vocab_size\"", "null",
+        "true", "4294967305"}},
       {"safetensors",
        read_safetensors,
        {"fuzz/seeds/safetensors"},

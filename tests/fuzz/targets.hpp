@@ -28,6 +28,7 @@ void read_deck(const std::string& input);
 void read_tokenizer(const std::string& input);
 void read_word_list(const std::string& input);
 void read_sentence_piece(const std::string& input);
+void read_vocabulary_size(const std::string& input);
 void read_safetensors(const std::string& input);
 void read_safetensors_index(const std::string& input);
 void read_model_config(const std::string& input);

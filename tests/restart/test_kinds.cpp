@@ -138,6 +138,20 @@ TEST_F(KindsRestart, SaysThatSamplesAreMadeByOtherRules) {
   EXPECT_EQ(since("last", 3), 1);
 }
 
+TEST_F(KindsRestart, EndsWithACommandThatFillsInWords) {
+  const auto expect_filled = [&](const RestartedModel& of, const std::string& blank) {
+    prepare(of);
+    const std::string out = start(of.name, "one", {"--set", "run.stop_after=1"});
+    const std::string text = "Once upon a " + blank;
+    EXPECT_THAT(out, HasSubstr("To fill in what is missing in a text:\n"));
+    EXPECT_THAT(out, HasSubstr(fmt::format("'{}'\n", text)));
+    const RunResult filled = trireme({"fill", of.name, "--text", text}, options(1));
+    EXPECT_EQ(filled.status, 0) << filled.err;
+  };
+  expect_filled(kBert, "[MASK]");
+  if (kT5.can_be_trained()) expect_filled(kT5, "<extra_id_0>");
+}
+
 // What stands in chains, counted without what made them.
 struct Met {
   std::set<std::pair<AxisValue, AxisValue>> pairs;  // (before, behind)

@@ -103,13 +103,20 @@ class EvaluateKinds : public Evaluate {
   static void make_kind_corpus(const std::string& kind, const fs::path& path,
                                const std::vector<std::string>& options,
                                const TextFiles& files) {
+    std::vector<std::string> all = {"--documents", "blank-line"};
+    all.insert(all.end(), options.begin(), options.end());
+    make_kind_corpus(path, all, files, words_of_fixtures(kind == "bert"));
+  }
+  static void make_kind_corpus(const fs::path& path,
+                               const std::vector<std::string>& options,
+                               const TextFiles& files, const std::string& content) {
     const fs::path tokenizer = path.string() + "-tokenizer";
     fs::create_directory(tokenizer);
-    for (const auto& [file, content] : files) spill(tokenizer / file, content);
+    for (const auto& [file, its] : files) spill(tokenizer / file, its);
     const fs::path text = path.string() + ".txt";
-    spill(text, words_of_fixtures(kind == "bert"));
-    std::vector<std::string> arguments = {
-        "tokenize", "--documents", "blank-line", "--tokenizer", tokenizer, "--out", path};
+    spill(text, content);
+    std::vector<std::string> arguments = {"tokenize", "--tokenizer", tokenizer, "--out",
+                                          path};
     arguments.insert(arguments.end(), options.begin(), options.end());
     arguments.push_back(text);
     const RunResult result = trireme(arguments);
@@ -361,6 +368,15 @@ TEST_F(Evaluate, WrongInput) {
   const fs::path other = make_corpus(scratch_.path(), "other.h5", 280, 300);
   expect_refusal(evaluate({"--data", other}), {"other.h5", "another tokenizer"});
   expect_refusal(evaluate({"--data", other}, 2), {"other.h5", "another tokenizer"});
+  // What the message advises, of a run and of a checkpoint.
+  spill(scratch_ / "text.txt", "The oars. The oars of the trireme, and the sea.\n");
+  for (const fs::path& trained : {run_dir(), newest()}) {
+    fs::remove(scratch_ / "retold.h5");
+    const RunResult made = trireme({"tokenize", scratch_ / "text.txt", "--tokenizer",
+                                    trained, "--out", scratch_ / "retold.h5"});
+    ASSERT_EQ(made.status, 0) << made.err;
+    EXPECT_EQ(evaluate({"--data", scratch_ / "retold.h5"}).status, 0);
+  }
   expect_refusal(evaluate({"--split", "test"}), {"test", "data.split", "0.87"});
   expect_refusal(trireme({"evaluate", "--checkpoint", scratch_ / "none"}), {"none"});
   // Fewer tokens than a window: a whole corpus is counted all the same.
@@ -433,6 +449,65 @@ TEST_F(EvaluateKinds, OnAnyGrid) {
     }
     expect_refusal(evaluate({"--set", "data.pairs=none"}),
                    {"--set data.pairs=none", "are the checkpoint's"});
+  }
+}
+
+// A sample of one sentence counts for no pair, and one of a single token for nothing:
+// where there are no others, it is said in words, in training as in evaluation.
+TEST_F(EvaluateKinds, WhereNothingCounts) {
+  const auto no_number = [](const std::string& text) {
+    EXPECT_THAT(text, testing::AllOf(Not(HasSubstr(" nan")), Not(HasSubstr("-nan"))));
+  };
+  for (const std::string kind : {"bert", "t5"}) {
+    SCOPED_TRACE(kind);
+    const bool is_bert = kind == "bert";
+    // The first windows have none that counts (for pairs), the last ones have.
+    std::string text;
+    for (int i = 0; i < 60; ++i) text += is_bert ? "W5 w6 w7 .\n" : "w5\n";
+    for (int i = 0; i < 3; ++i) {
+      for (int k = 0; k < 20; ++k) text += is_bert ? "W5 w6 w7 . " : "w5 w6 w7 ";
+      text += "\n";
+    }
+    const fs::path path = scratch_ / (kind + "-few.h5");
+    std::vector<std::string> options = {"--documents", "line"};
+    if (is_bert) options.insert(options.end(), {"--sentences", "en"});
+    make_kind_corpus(path, options, tokenizer_of(kind), text);
+    fs::remove_all(run_dir());
+    const RunResult trained = train_kind(
+        kind, path,
+        {"data.validation={few: " + path.string() + "}", "run.validate_samples=2",
+         "run.log_every=1", "run.steps=4", "run.validate_every=2",
+         is_bert ? "data.pairs=order" : "data.pack=false"});
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    no_number(trained.out);
+    const json own = validation();
+    const std::vector<std::string> first = {"--data", path, "--samples", "2"};
+    if (is_bert) {
+      const json few = result(first);
+      EXPECT_THAT(trained.out, HasSubstr(", segment pairs not known),\n  perplexity "));
+      EXPECT_THAT(out_, HasSubstr(", segment pairs not known)\n"));
+      no_number(out_);
+      for (const json& found : {own, few}) {
+        EXPECT_TRUE(found["losses"]["segment pairs"].is_null());
+        EXPECT_TRUE(found["loss"].is_number());
+      }
+    } else {
+      EXPECT_THAT(trained.out, HasSubstr("step 4: few loss not known\n"));
+      EXPECT_THAT(trained.out, HasSubstr("loss not known at step 4\n"));
+      expect_refusal(evaluate(first), {path.string(),
+                                       "has no token that counts in 2 samples: no text "
+                                       "there has two tokens"});
+      EXPECT_TRUE(own["loss"].is_null());
+      EXPECT_TRUE(own["perplexity"].is_null());
+      EXPECT_EQ(own["tokens"], 0);
+    }
+    // All of it has some that count.
+    const json all = result({"--data", path});
+    EXPECT_TRUE(all["loss"].is_number());
+    EXPECT_EQ(all.contains("losses"), is_bert);
+    if (is_bert) {
+      EXPECT_TRUE(all["losses"]["segment pairs"].is_number());
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "regression/cli/model_uses.hpp"
 #include "regression/cli/workplace.hpp"
 
 namespace trireme::test {
@@ -18,6 +19,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 class Inspect : public Workplace {
  protected:
@@ -190,6 +192,20 @@ TEST_F(Inspect, TensorsByLayer) {
   EXPECT_EQ(names[3 + 11 * 12], "model/final_norm/bias");
   EXPECT_EQ(names[4 + 11 * 12], "optimizer/exp_avg/embedding/word/weight");
   EXPECT_THAT(out_, HasSubstr("layers/0 to layers/10, each:"));
+}
+
+TEST_F(Inspect, TensorsOfEachStackByLayer) {
+  convert_fixture(scratch_, "t5_odd", {});
+  whole(scratch_ / "t5_odd");
+  const json config = json::parse(slurp(hugging_face_fixture("t5_odd") / "config.json"));
+  const auto expect_stack = [&](const std::string& name, const char* count) {
+    const int last = config.at(count).get<int>() - 1;
+    EXPECT_GT(last, 0);
+    EXPECT_THAT(out_, HasSubstr(fmt::format("{0}/layers/0 to {0}/layers/{1}, each:", name,
+                                            last)));
+  };
+  expect_stack("encoder", "num_layers");
+  expect_stack("decoder", "num_decoder_layers");
 }
 
 TEST_F(Inspect, Damage) {
@@ -384,6 +400,14 @@ TEST_F(InspectSamples, OfBert) {
             "  masked_labels     \" darkness\", \" was\", \" of\", \" the\", \" earth\"\n"
             "  masked_weights    1 x 5\n");
   EXPECT_EQ(json_["kind"], "bert");
+  // A key of the deck may be another for this look.
+  const RunResult shorter =
+      inspect(path(), {"--show", "1", "--model-deck", scratch_ / "kind.yaml", "--set",
+                       "model.sequence=24", "--set", "data.pairs=none", "--set",
+                       "model.binary_head=false"});
+  EXPECT_EQ(shorter.status, 0) << shorter.err;
+  EXPECT_THAT(shorter.out, HasSubstr("text, 24 positions\n"));
+  EXPECT_THAT(shorter.out, Not(HasSubstr("pair_labels")));
 }
 
 // What the text of a BERT's sample says of each of its segments: how many tokens it has,
@@ -543,6 +567,8 @@ TEST_F(InspectSamples, Refused) {
   refused(corpus(), {"--show", "-1"}, {"--show", "-1"});
   refused(corpus(), {"--model-deck", deck()}, {"--model-deck", "--show"});
   refused(corpus(), {"--show", "1", "--deck"}, {"--show", "--deck"});
+  refused(corpus(), {"--show", "1", "--set", "data.pack=true"},
+          {"--set", "--model-deck"});
   refused(corpus(), {"--show", "1", "--model-deck", scratch_ / "none.yaml"},
           {"none.yaml", "No such file"});
   refused(corpus(),

@@ -92,9 +92,9 @@ TEST_F(KindsDeckCheck, CorpusWithoutSentencesForPairs) {
   make_corpus_of(lines, alone, "uncased", {"--sentences", "en"});
   expect_no_run(train_kind("bert", single),
                 {"single.h5", "has no document of two sentences", "--documents"});
-  expect_no_run(
-      train_kind("bert", alone, {"data.pairs=next"}),
-      {"alone.h5", "has one document", "--documents blank-line", "data.pairs: order"});
+  expect_no_run(train_kind("bert", alone, {"data.pairs=next"}),
+                {"alone.h5", "has one document with text", "--documents blank-line",
+                 "data.pairs: order"});
   // Both corpora are to have them, and both are named.
   expect_no_run(train_kind("bert", in_pieces(),
                            {"data.validation={book: " + in_pieces().string() + "}"}),
@@ -102,6 +102,89 @@ TEST_F(KindsDeckCheck, CorpusWithoutSentencesForPairs) {
   expect_no_run(train_kind("bert", in_sentences(),
                            {"data.validation={book: " + in_pieces().string() + "}"}),
                 {"1 error", "data.validation.book: " + in_pieces().string()});
+}
+
+// A corpus that has pairs may have none in what is trained or validated.
+TEST_F(KindsDeckCheck, PartsWithoutPairs) {
+  const std::string lone = "He went home.\n", pair = "She stayed. They met again.\n";
+  std::string many;
+  for (int i = 0; i < 300; ++i) many += lone;
+  const std::vector<std::string> by_line = {"--sentences", "en", "--documents", "line"};
+  const auto made = [&](const std::string& name, const std::string& text,
+                        const std::vector<std::string>& options) {
+    spill(scratch_ / (name + ".txt"), text);
+    make_corpus_of(scratch_ / (name + ".txt"), scratch_ / (name + ".h5"), "uncased",
+                   options);
+    return scratch_ / (name + ".h5");
+  };
+  const std::string no_pair = "has no document of two sentences, and data.pairs: order";
+  const fs::path first = made("first", pair + many, by_line);
+  const fs::path last = made("last", many + pair, by_line);
+  expect_no_run(train_kind("bert", first),
+                {"1 error", "data.train", "'validation' of corpus '" + first.string(),
+                 no_pair, "data.split", "data.validation", "--documents blank-line",
+                 "samples in each part of which something counts"});
+  expect_no_run(train_kind("bert", last),
+                {"1 error", "'train' of corpus '" + last.string(), no_pair});
+  // Of a blend each corpus has its own parts.
+  expect_no_run(train_kind("bert", first,
+                           {"data.train=[" + first.string() + ", " + last.string() +
+                            ", " + in_sentences().string() + "]"}),
+                {"2 errors", "'validation' of corpus '" + first.string(),
+                 "'train' of corpus '" + last.string()});
+  std::string sentences;
+  for (int i = 0; i < 100; ++i) sentences += "She stayed. They met again.\n";
+  const fs::path two = made("two", sentences + "\n" + sentences,
+                            {"--sentences", "en", "--documents", "blank-line"});
+  const std::string one = "' has one document with text, and data.pairs: next";
+  expect_no_run(
+      train_kind("bert", two, {"data.pairs=next", "data.split=[0.45, 0.55, 0.0]"}),
+      {"1 error", "'train' of corpus '" + two.string() + one});
+  expect_no_run(train_kind("bert", two, {"data.pairs=next"}),
+                {"1 error", "'validation' of corpus '" + two.string() + one, "data.split",
+                 "data.validation", "data.pairs: order"});
+  // What is said to be done can be done.
+  for (const std::vector<std::string>& mended :
+       {std::vector<std::string>{"data.pairs=next", "data.split=[1.0, 0.0, 0.0]"},
+        {"data.pairs=next", "data.validation={book: " + two.string() + "}"},
+        {"data.pairs=order"}}) {
+    const RunResult result = train_kind("bert", two, mended, {"--dry-run"});
+    EXPECT_EQ(result.status, 0) << result.err;
+  }
+}
+
+// Of a text of one token nothing can be hidden, and of none nothing masked.
+TEST_F(KindsDeckCheck, DocumentsTooShortToCount) {
+  const std::string halves = "data.split=[0.5, 0.5, 0.0]";
+  std::string letters, blanks;
+  for (int i = 0; i < 300; ++i) {
+    letters += "a\n";
+    blanks += "{\"text\": \" \"}\n";
+  }
+  const fs::path lines = scratch_ / "letters.txt", short_ones = scratch_ / "short.h5";
+  spill(lines, letters);
+  make_corpus_of(lines, short_ones, "unigram.model",
+                 {"--extra-ids", "100", "--documents", "line"});
+  expect_no_run(
+      train_kind("t5", short_ones, {"data.pack=false", halves}),
+      {"2 errors", "'train' of corpus '" + short_ones.string(),
+       "'validation' of corpus '", "has no document of 2 tokens", "data.pack: true"});
+  expect_no_run(
+      train_kind("t5", short_ones, {"data.pack=false", "data.split=[1.0, 0.0, 0.0]"}),
+      {"1 error", "corpus '" + short_ones.string() + "' has no document of 2 tokens",
+       "--documents blank-line"});
+  const RunResult packed = train_kind("t5", short_ones, {halves}, {"--dry-run"});
+  EXPECT_EQ(packed.status, 0) << packed.err;
+  const fs::path objects = scratch_ / "blanks.jsonl", empty = scratch_ / "empty.h5";
+  spill(objects, blanks);
+  make_corpus_of(objects, empty, "uncased", {});
+  const std::string no_text = "has no document with a token of text";
+  expect_no_run(train_kind("bert", empty, {"model.binary_head=false"}),
+                {"2 errors", "'train' of corpus '" + empty.string(), no_text});
+  expect_no_run(train_kind("gpt", empty, {"data.mask_eod_loss=true", halves}),
+                {"2 errors", "'validation' of corpus '" + empty.string(), no_text});
+  const RunResult unmasked = train_kind("gpt", empty, {halves}, {"--dry-run"});
+  EXPECT_EQ(unmasked.status, 0) << unmasked.err;
 }
 
 TEST_F(KindsDeckCheck, SequenceShorterThanTheSpecialTokens) {
@@ -169,6 +252,53 @@ TEST_F(KindsDeckCheck, BlendsWithZeroOrMissingWeights) {
       fs::remove_all(run_dir());
     }
   }
+}
+
+// By such weights one of the corpora would never be taken. That is said before a job
+// waits in a queue, in the words in which training says it.
+TEST_F(KindsDeckCheck, BlendsWithWeightsTooFarApart) {
+  const auto blend = [](const char* first, const char* second) {
+    const std::string path = in_sentences().string();
+    return "[{path: " + path + ", weight: " + first + "}, {path: " + path +
+           ", weight: " + second + "}]";
+  };
+  const std::string far = "data.train=" + blend("1e10", "1"),
+                    near = "data.train=" + blend("10000000000", "2.4");
+  const std::vector<std::string> parts = {
+      "1 error",
+      "data.train: [{path: ",
+      "(--set)",
+      "has weights from 1 to 10000000000, too far apart: not all corpora would be taken",
+      "allowed: weights of at least 2.4e-10 of their sum (2.4)",
+      "nearest: data.train: " + blend("10000000000", "2.4")};
+  expect_no_run(train_kind("bert", in_sentences(), {far}), parts);
+  expect_no_run(train_kind("bert", in_sentences(), {far}, {"--dry-run"}), parts);
+  const auto jobscript = [&](const std::string& set) {
+    return trireme({"jobscript", scratch_ / "bert.yaml", "--machine", "cpu", "--nodes",
+                    "1", "--time", "1h", "--set", set, "--out", scratch_ / "job.sbatch"});
+  };
+  expect_no_run(jobscript(far), parts);
+  EXPECT_FALSE(fs::exists(scratch_ / "job.sbatch"));
+  // What is said to be done can be done.
+  const RunResult script = jobscript(near);
+  EXPECT_EQ(script.status, 0) << script.err;
+  const RunResult trained = train_kind("bert", in_sentences(), {near});
+  EXPECT_EQ(trained.status, 0) << trained.err;
+}
+
+// A list that is wrong is mended as a whole, so that what is said can be put in its
+// place.
+TEST_F(KindsDeckCheck, BlendsWithMisspeltEntries) {
+  const std::string path = in_sentences().string(),
+                    meant = "[{path: " + path + ", weight: 3}, {path: " + path +
+                            ", weight: 1}]";
+  expect_no_run(train_kind("bert", in_sentences(),
+                           {"data.train=[{path: " + path +
+                            ", weight: '3'}, {path: " + path + ", weigth: 1}]"}),
+                {"1 error", "weight: \"3\" is text in quotes; a number is wanted",
+                 "nearest: data.train: " + meant});
+  const RunResult trained = train_kind("bert", in_sentences(), {"data.train=" + meant});
+  EXPECT_EQ(trained.status, 0) << trained.err;
 }
 
 // The published sizes write 114 tokens, which eight tensor ranks do not share, nor four:

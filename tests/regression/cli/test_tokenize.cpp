@@ -281,6 +281,22 @@ TEST_F(Tokenize, AddsSentinelsToAModel) {
   expect_refused({file}, {"give one of --tokenizer", "--train-wordpiece SIZE"});
   expect_refused({"--tokenizer", text("cut.model", slurp(model).substr(0, 5000)), file},
                  {"cut.model", "cut short"});
+  // Of 4000 pieces, put in the place of another model's.
+  fs::create_directories(scratch_ / "t5");
+  const fs::path put = text("t5/spiece.model", slurp(model));
+  text("t5/config.json", "{\"vocab_size\": 1000}");
+  for (const fs::path& given : {scratch_ / "t5", put}) {
+    expect_refused({"--tokenizer", given, file},
+                   {"t5/spiece.model' has 4,000 pieces", "vocab_size 1000",
+                    "another model's", "Copy the model's own again"});
+  }
+  text("t5/config.json", "{\"vocab_size\": 4128}");
+  EXPECT_EQ(done({"--tokenizer", scratch_ / "t5", file})["vocabulary"], 4000);
+  fs::remove(out());
+  text("t5/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n");
+  expect_refused({"--tokenizer", scratch_ / "t5", file},
+                 {"t5/vocab.txt' and '", "t5/spiece.model' are of two tokenizers",
+                  "give the file of one"});
 }
 
 TEST_F(Tokenize, ReadsCompressedFiles) {

@@ -13,7 +13,10 @@
 #include "base/error.hpp"
 #include "ckpt/convert.hpp"
 #include "ckpt/reader.hpp"
+#include "config/key_table.hpp"
 #include "config/load.hpp"
+#include "data/datasets.hpp"
+#include "data/sample_index.hpp"
 #include "unit/ckpt/foreign_directory.hpp"
 #include "unit/data/fixtures.hpp"
 #include "unit/io/scratch.hpp"
@@ -121,6 +124,50 @@ TEST_F(DeckCheckOfBlends, OfOneThatIsMissingNothingIsSaid) {
       check_deck(deck_of({few, none}, "split: [0.8, 0.2, 0]", Purpose::job));
   ASSERT_EQ(checked.not_checked.size(), 1u);
   EXPECT_THAT(checked.not_checked[0].text(), HasSubstr("none.h5"));
+}
+
+// Weights by which a corpus would never be taken are refused before the run's start would
+// do it, in every use of a deck, also where the corpora are not there yet.
+TEST_F(DeckCheckOfBlends, WeightsTooFarApart) {
+  const std::string one = corpus("one.h5", 9, 40), two = corpus("two.h5", 9, 40);
+  const auto blend = [](const std::string& path, const char* weight) {
+    return fmt::format("{{path: {}, weight: {}}}", path, weight);
+  };
+  const auto deck = [&](const char* first, const char* second, Purpose purpose,
+                        const std::string& other) {
+    return deck_of({blend(one, first), blend(other, second)}, "split: [1, 0, 0]",
+                   purpose);
+  };
+  const std::string fix =
+      fmt::format("[{}, {}]", blend(one, "10000000000"), blend(two, "2.4"));
+  for (const Purpose purpose : {Purpose::train, Purpose::job, Purpose::plan}) {
+    EXPECT_THAT(
+        error_of(deck("1e10", "1", purpose, two)),
+        AllOf(HasSubstr("1 error"), HasSubstr("\n  data.train: ["),
+              HasSubstr("deck.yaml:2)"), HasSubstr("has weights from 1 to 1"),
+              HasSubstr("not all corpora would be taken"),
+              HasSubstr("allowed: weights of at least 2.4e-10 of their sum (2.4)"),
+              HasSubstr("nearest: data.train: " + fix)));
+    EXPECT_EQ(error_of(deck("1e9", "1", purpose, two)), kNothing);
+  }
+  EXPECT_THAT(error_of(deck("1", "1e10", Purpose::job, scratch_ / "none.h5")),
+              AllOf(HasSubstr("1 error"), HasSubstr("has weights from 1 to 1")));
+  EXPECT_THAT(start_of(deck("1e10", "1", Purpose::train, two)),
+              HasSubstr("data.train has weights from 1 to 1"));
+  DeckCheckOptions mended = deck("1e10", "1", Purpose::train, two);
+  mended.overrides = {"data.train=" + fix};
+  EXPECT_EQ(error_of(mended), kNothing);
+  EXPECT_EQ(start_of(deck("1e10", "2.4", Purpose::train, two)), kNothing);
+  EXPECT_EQ(start_of(deck("1e9", "1", Purpose::train, two)), kNothing);
+  // Without a finite sum; and paths that only a job knows are not written down.
+  EXPECT_THAT(error_of(deck("1e308", "1e308", Purpose::plan, two)),
+              AllOf(HasSubstr("without a finite sum"), HasSubstr("of their sum\n"),
+                    HasSubstr(blend(two, "1"))));
+  EXPECT_THAT(error_of(deck("1e10", "1", Purpose::job, "$SLURM_TRIREME_NONE/a.h5")),
+              AllOf(HasSubstr("too far apart"), Not(HasSubstr("nearest"))));
+  // The page of keys says what is right in every order.
+  EXPECT_THAT(config::find_key("data.train")->info.allowed,
+              HasSubstr(fmt::format("at least {} of their sum", data::kLeastPart)));
 }
 
 // --- weights to begin with

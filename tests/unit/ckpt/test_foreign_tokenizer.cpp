@@ -159,6 +159,16 @@ TEST_F(ForeignTokenizer, AModelOfOtherPiecesIsLeftOut) {
                         "tokenizer.json has"));
 }
 
+TEST_F(ForeignTokenizer, OfTwoIsRefused) {
+  put("spiece.model", unigram_);
+  put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n");
+  const auto error = [&] { return message_of<InputError>([&] { found(); }); };
+  EXPECT_THAT(error(), HasSubstr("theirs' has two tokenizers, vocab.txt and "
+                                 "spiece.model: take away the one that is not"));
+  put("tokenizer.json", json_);  // which is read then
+  EXPECT_EQ(error(), "(nothing thrown)");
+}
+
 TEST_F(ForeignTokenizer, OfAnotherModelIsRefused) {
   put("spiece.model", unigram_);
   put("tokenizer_config.json", R"({"extra_ids": 100})");

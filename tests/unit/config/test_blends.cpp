@@ -1,4 +1,5 @@
-// Weights of blended corpora: all have one, or none has.
+// Weights of blended corpora: all have one, or none has; what is proposed for a list that
+// is wrong can be taken as it is.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -65,9 +66,70 @@ TEST(Blends, WeightsAreAboveZero) {
                     "is left out of the list",
                     weight));
     EXPECT_THAT(error.allowed, HasSubstr("weights above 0"));
+    EXPECT_EQ(error.fix, "data.train: [{path: a.h5, weight: 2}]");
   }
-  EXPECT_THAT(error_of("[{path: a.h5, weight: much}]").what,
-              HasSubstr("weight: much is not a number"));
+  // Nothing would be left.
+  EXPECT_EQ(error_of("[{path: a.h5, weight: 0}]").fix, "");
+}
+
+// What else a weight may be is said as what it is, and only what was meant is proposed.
+TEST(Blends, WeightsAreNumbers) {
+  struct Case {
+    const char *weight, *what, *meant;
+  };
+  for (const auto& [weight, what, meant] :
+       {Case{"'3'", "\"3\" is text in quotes; a number is wanted", "3"},
+        {"'0'", "\"0\" is text in quotes; a number is wanted", nullptr},
+        {"[4]", "[4] is a list; a number is wanted", "4"},
+        {"['5e0']", "[\"5e0\"] is a list; a number is wanted", "5e0"},
+        {"", "is empty; a number is wanted", "1"},
+        {"much", "much is not a number; a finite one above 0 is wanted", ""},
+        {".inf", ".inf is not a number; a finite one above 0 is wanted", ""},
+        {"1e999", "1e999 is not a number; a finite one above 0 is wanted", ""},
+        {"'much'", "\"much\" is text in quotes; a number is wanted", ""},
+        {"[1, 2]", "[1, 2] is a list; a number is wanted", ""},
+        {"{a: 1}", "{a: 1} is a section with keys; a number is wanted", ""}}) {
+    SCOPED_TRACE(weight);
+    const DeckError error = error_of(
+        fmt::format("[{{path: a.h5, weight: 2}}, {{path: b.h5, weight: {}}}]", weight));
+    EXPECT_EQ(error.what, fmt::format("weight: {}", what));
+    const std::string second =
+        meant == nullptr ? "" : fmt::format(", {{path: b.h5, weight: {}}}", meant);
+    const bool has_fix = meant == nullptr || *meant != '\0';
+    EXPECT_EQ(error.fix,
+              has_fix ? "data.train: [{path: a.h5, weight: 2}" + second + "]" : "");
+  }
+}
+
+// The fix replaces all of the list: it says all of it, or there is none.
+TEST(Blends, FixesAreWholeLists) {
+  const auto fix = [](const std::string& train) {
+    const std::string text = error_of(train).fix;
+    const std::string key = "data.train: ";
+    EXPECT_TRUE(text.empty() || text.starts_with(key)) << text;
+    if (text.empty()) return text;
+    const std::string list = text.substr(key.size());
+    const auto left = errors_with({"data.train=" + list});
+    EXPECT_TRUE(left.empty()) << format_errors(left);
+    return list;
+  };
+  EXPECT_EQ(fix("[{path: a.h5, weigth: 2}, {pth: b.h5, weight: 3}]"),
+            "[{path: a.h5, weight: 2}, {path: b.h5, weight: 3}]");
+  // Several mistakes at once, in corpora that are named in other ways.
+  EXPECT_EQ(fix("[{weight: '3', path: \"b, c.h5\"}, d.h5, {path: e.h5, weight: -1}]"),
+            "[{weight: 3, path: \"b, c.h5\"}, {path: d.h5, weight: 1}]");
+  EXPECT_EQ(fix("[{path: \"none\", weigth: 1}]"), "[{path: \"none\", weight: 1}]");
+  EXPECT_EQ(fix("[~nobody-here/a.h5, {path: b.h5}]"),
+            "[{path: \"./~nobody-here/a.h5\", weight: 1}, {path: b.h5, weight: 1}]");
+  for (const char* train :
+       {"[{weight: 1}]", "[{path: a.h5, weight: 1}, {weight: '1'}]",
+        "[{path: a.h5, weight: 3, weigth: 4}]", "[{path: a.h5, weight: 0, weight: 4}, b]",
+        "[{path: a.h5, colour: 3}]", "[{path: [a.h5], weight: 3}]", "[[a.h5], b.h5]",
+        "[a.h5, '']", "{a: x.h5, b: y.h5}", "{path: $HOME/a.h5}",
+        "[{path: $HOME/a.h5, weigth: 3}]", "[a, b, c, d, {path: e, weigth: 3}]"}) {
+    EXPECT_EQ(fix(train), "") << train;
+  }
+  EXPECT_EQ(error_of("[{weight: 1}]").what, "has a corpus without path");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -190,6 +191,145 @@ TEST_F(DeckRules, WhatT5Lacks) {
       error_with(t5_tokens(2)),
       HasSubstr("a source of 64 (model.sequence) has 3 spans, and the tokenizer 2 "
                 "sentinels"));
+}
+
+// --- what counts in a part
+
+// What there is in a part, token by token.
+struct InPart {
+  std::set<index_t> texts;  // documents with text
+  bool has_pair = false;    // a sentence behind another one of its document
+  bool has_two = false;     // a token of text behind another one
+};
+
+InPart seen_in(const Corpus& corpus, const TokenRange& part) {
+  InPart seen;
+  index_t before = -1;  // the document of a text's token before
+  for (index_t at = part.begin; at < part.end; ++at) {
+    const index_t document = corpus.document_of(at);
+    const bool is_text = at + 1 < corpus.document_begin(document + 1);
+    const index_t sentence =
+        corpus.has_sentences() ? corpus.first_sentence_from(at) : index_t{0};
+    const bool begins = corpus.has_sentences() && sentence < corpus.sentence_count() &&
+                        corpus.sentence_begin(sentence) == at;
+    if (is_text && before == document) {
+      seen.has_two = true;
+      seen.has_pair = seen.has_pair || begins;
+    }
+    if (is_text) seen.texts.insert(document);
+    before = is_text ? document : -1;
+  }
+  return seen;
+}
+
+// Calls each(part, seen) for all parts of the corpus but itself.
+template <class Each>
+void for_each_part(const Corpus& corpus, const Each& each) {
+  const index_t tokens = corpus.token_count();
+  for (index_t begin = 0; begin < tokens; ++begin) {
+    for (index_t end = begin + 1; end <= tokens; ++end) {
+      if (end - begin == tokens) continue;
+      const TokenRange part{begin, end};
+      SCOPED_TRACE(fmt::format("[{}, {})", begin, end));
+      each(part, seen_in(corpus, part));
+    }
+  }
+}
+
+bool counts_in(const config::Deck& deck, const Corpus& corpus, const TokenRange& part) {
+  try {
+    require_counted(deck, corpus, part, "train");
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
+}
+
+// Documents without text are among them, and of one sentence, by which a part with as
+// many sentences as documents may have a pair or none.
+TEST_F(DeckRules, EachPartNeedsWhatIsPaired) {
+  const Tokenizer words = Tokenizer::load({test::fixture("uncased")});
+  const Corpora corpora = corpora_of(
+      {" ", "One.", " ", "One. Two.", "Three.", "One. Two. Three.", " "}, words, true);
+  const Corpus& corpus = *corpora[0];
+  ASSERT_EQ(corpus.document_count(), 7);
+  ASSERT_EQ(corpus.sentence_count(), 7);
+  config::Deck order = deck_of(config::ModelKind::bert), next = order, none = order;
+  next.data.pairs = config::Pairs::next;
+  none.data.pairs = config::Pairs::none;
+  index_t pairs = 0, of_one = 0, without = 0;
+  for_each_part(corpus, [&](const TokenRange& part, const InPart& seen) {
+    EXPECT_EQ(counts_in(order, corpus, part), seen.has_pair);
+    EXPECT_EQ(counts_in(next, corpus, part), seen.has_pair && seen.texts.size() > 1);
+    EXPECT_EQ(counts_in(none, corpus, part), !seen.texts.empty());
+    ++(!seen.has_pair ? without : seen.texts.size() > 1 ? pairs : of_one);
+  });
+  EXPECT_GT(std::min({pairs, of_one, without}), 10);
+}
+
+TEST_F(DeckRules, EachPartNeedsTextThatCounts) {
+  const Tokenizer words = Tokenizer::load({test::fixture("uncased")});
+  const Tokenizer spans = tokenizer_with(t5_tokens(20));
+  const std::vector<std::string> texts = {" ", "one", " ", "a", "one two three",
+                                          " ", "b"};
+  config::Deck gpt = deck_of(config::ModelKind::gpt), masked = gpt;
+  masked.data.mask_eod_loss = true;
+  const Corpora worded = corpora_of(texts, words, false);
+  const Corpus& of_words = *worded[0];
+  index_t without = 0;
+  for_each_part(of_words, [&](const TokenRange& part, const InPart& seen) {
+    EXPECT_TRUE(counts_in(gpt, of_words, part));
+    EXPECT_EQ(counts_in(masked, of_words, part), !seen.texts.empty());
+    without += seen.texts.empty() ? 1 : 0;
+  });
+  EXPECT_GT(without, 3);
+  config::Deck packed = deck_of(config::ModelKind::t5), t5 = packed;
+  packed.data.pack = true;
+  t5.data.pack = false;
+  const Corpora spanned = corpora_of(texts, spans, false);
+  const Corpus& of_spans = *spanned[0];
+  without = 0;
+  for_each_part(of_spans, [&](const TokenRange& part, const InPart& seen) {
+    EXPECT_TRUE(counts_in(packed, of_spans, part));
+    EXPECT_EQ(counts_in(t5, of_spans, part), seen.has_two);
+    without += seen.has_two ? 0 : 1;
+  });
+  EXPECT_GT(without, 3);
+}
+
+TEST_F(DeckRules, WhatAPartLacksIsSaid) {
+  const Tokenizer words = Tokenizer::load({test::fixture("uncased")});
+  const Corpora corpora = corpora_of({"One. Two.", " ", "Three."}, words, true);
+  const Corpus& corpus = *corpora[0];
+  config::Deck deck = deck_of(config::ModelKind::bert);
+  const auto error_in = [&](const TokenRange& part) {
+    return test::message_of<InputError>(
+        [&] { require_counted(deck, corpus, part, "validation"); });
+  };
+  const index_t tokens = corpus.token_count();
+  EXPECT_THAT(
+      error_in({6, tokens}),
+      testing::AllOf(
+          HasSubstr("'validation' of corpus '"),
+          HasSubstr(
+              "c0.h5' has no document of two sentences, and data.pairs: order makes "
+              "pairs of a document's: take another share of it (data.split), name "
+              "a corpus for validation (data.validation), or make the corpus again "
+              "with `trireme tokenize --documents blank-line`")));
+  EXPECT_THAT(error_in({5, 6}), HasSubstr("has no document with a token of text"));
+  deck.data.pairs = config::Pairs::next;
+  EXPECT_THAT(
+      error_in({0, 6}),
+      testing::AllOf(HasSubstr("'validation' of corpus '"),
+                     HasSubstr("has one document with text, and data.pairs: next"),
+                     HasSubstr("data.split"), HasSubstr("data.validation"),
+                     HasSubstr("data.pairs: order")));
+  // No other share of a whole corpus has more; documents without text give no segment.
+  const Corpora alone = corpora_of({"One. Two.", " "}, words, true);
+  EXPECT_THAT(error_of(deck, alone),
+              testing::AllOf(testing::StartsWith("corpus '"),
+                             HasSubstr("c1.h5' has one document with text"),
+                             testing::Not(HasSubstr("data.split"))));
 }
 
 // --- blends

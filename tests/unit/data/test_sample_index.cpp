@@ -270,14 +270,70 @@ TEST(SampleIndexBlend, KeepsSharesThatAreFarApart) {
 
 TEST(SampleIndexBlend, OddWeights) {
   EXPECT_EQ(Blend({5.0}).place(77).position, 77);
+  EXPECT_THROW(Blend({}), InputError);
   EXPECT_THROW(Blend({1.0, 0.0}), InputError);
   EXPECT_THROW(Blend({1.0, NAN}), InputError);
-  for (const auto& [first, second] :
-       {std::pair{1e-12, 1.0}, {1e12, 1.0}, {1e308, 1e308}}) {
-    EXPECT_THAT(test::message_of<InputError>([&] {
-                  Blend({first, second});
-                }),
-                HasSubstr("not all would be taken"));
+}
+
+std::string blend_error(const std::vector<double>& weights) {
+  return test::message_of<InputError>([&] { Blend blend(weights); });
+}
+
+// What can be asked before a blend is made is what making it says, and the weights that
+// are proposed instead have no problem.
+TEST(SampleIndexBlend, WeightsTooFarApart) {
+  const std::vector<double> nine(9, 1e3);
+  std::vector<double> small_first = nine, small_last = nine;
+  small_first.insert(small_first.begin(), 1e-6);
+  small_last.push_back(1e-6);
+  for (const auto& [weights, mended] :
+       {std::pair{std::vector{1e10, 1.0}, std::vector{1e10, 2.4}},
+        {{1.0, 1e10}, {2.4, 1e10}},
+        {{1e-12, 1.0}, {2.4e-10, 1.0}},
+        {{3.0, 1e12, 500.0}, {240.0, 1e12, 500.0}},
+        {{1e308, 1e308}, {1.0, 1.0}},
+        {{1e308, 1e308, 1e290}, {1.0, 1.0, 4.8e-10}},
+        {small_first, {2.2e-6, 1e3, 1e3, 1e3, 1e3, 1e3, 1e3, 1e3, 1e3, 1e3}}}) {
+    SCOPED_TRACE(testing::PrintToString(weights));
+    const std::string problem = blend_problem(weights);
+    EXPECT_THAT(problem, HasSubstr("not all corpora would be taken"));
+    EXPECT_THAT(blend_error(weights), HasSubstr("data.train " + problem));
+    const std::vector<double> nearest = nearest_blend(weights);
+    ASSERT_EQ(nearest.size(), mended.size());
+    for (std::size_t k = 0; k < mended.size(); ++k) {
+      EXPECT_DOUBLE_EQ(nearest[k], mended[k]) << k;
+    }
+    EXPECT_EQ(blend_problem(nearest), "");
+    EXPECT_NO_THROW(Blend{nearest});
+  }
+  EXPECT_EQ(blend_problem({1e10, 1.0}),
+            "has weights from 1 to 10000000000, too far apart: not all corpora would be "
+            "taken");
+  EXPECT_THAT(blend_problem({1e308, 1e308}), HasSubstr("without a finite sum"));
+  // By the order: what a small one leaves need not be said to more than 32 bits.
+  for (const auto& weights : {std::vector{1e9, 1.0}, {1e6, 1.0, 1e-6}, small_last}) {
+    EXPECT_EQ(blend_problem(weights), "");
+    EXPECT_NO_THROW(Blend{weights});
+  }
+}
+
+// The limit of the shares itself, and what holds for whichever order.
+TEST(SampleIndexBlend, SharesAreKeptTo32Bits) {
+  const double part = 0x1p-33;
+  EXPECT_EQ(blend_problem({1.01 * part, 1.0}), "");
+  EXPECT_NE(blend_problem({0.99 * part, 1.0}), "");
+  EXPECT_EQ(blend_problem({1.0, 1.01 * part}), "");
+  EXPECT_NE(blend_problem({1.0, 0.99 * part}), "");
+  // A corpus of the least part is taken once in so many samples.
+  const Blend blend({1.0, kLeastPart});
+  EXPECT_NEAR(static_cast<double>(blend.count(1, index_t{1} << 50)), kLeastPart * 0x1p50,
+              0.3 * kLeastPart * 0x1p50);
+  for (const std::size_t corpora : {2, 3, 100, 4099}) {
+    for (const std::size_t large : {std::size_t{0}, corpora / 2, corpora - 1}) {
+      std::vector<double> weights(corpora, kLeastPart);
+      weights[large] = 1.0 - kLeastPart * static_cast<double>(corpora - 1);
+      EXPECT_EQ(blend_problem(weights), "") << corpora << " " << large;
+    }
   }
 }
 

@@ -580,6 +580,17 @@ TEST_F(SentencePieceTokenizer, RefusesTheConfigOfAnother) {
               HasSubstr("no id and text at 'x'"));
   EXPECT_THAT(error_of_piece_config(R"({"tokenizer_class": "AlbertTokenizer"})"),
               HasSubstr("tokenizer_class AlbertTokenizer has ids or texts other than"));
+  EXPECT_THAT(error_of_piece_config(R"({"tokenizer_class": "NllbTokenizerFast"})"),
+              HasSubstr("tokenizer_class NllbTokenizerFast has ids or texts other than"));
+  for (const char* const name : {"BertTokenizer", "BertTokenizerFast", "GPT2Tokenizer"}) {
+    EXPECT_THAT(
+        error_of_piece_config(fmt::format(R"({{"tokenizer_class": "{}"}})", name)),
+        AllOf(HasSubstr(fmt::format("tokenizer_class is {}, which reads no model", name)),
+              HasSubstr("of two tokenizers: give the files of one")));
+  }
+  // This one does.
+  EXPECT_EQ(error_of_piece_config(R"({"tokenizer_class": "BertGenerationTokenizer"})"),
+            "(nothing thrown)");
   EXPECT_THAT(error_of_piece_config(R"({"do_lower_case": true})"),
               HasSubstr("do_lower_case is true"));
 }

@@ -239,6 +239,12 @@ double choices(index_t of, index_t chosen) {
                   std::lgamma(static_cast<double>(of - chosen + 1)));
 }
 
+// How likely a span of a random cut of so many hidden tokens has `length` of them.
+double length_probability(index_t hidden, index_t spans, index_t length) {
+  if (spans == 1) return length == hidden ? 1.0 : 0.0;
+  return choices(hidden - 1 - length, spans - 2) / choices(hidden - 1, spans - 1);
+}
+
 // Over 10^6 tokens: counts exact in each sample, lengths of spans as of a random cut of
 // 85 tokens into 28 parts. Of C(84, 27) cuts C(84 - m, 26) have a part of m tokens first.
 TEST_F(SpanMakerData, SpansHaveTheLengthsOfARandomCut) {
@@ -256,14 +262,73 @@ TEST_F(SpanMakerData, SpansHaveTheLengthsOfARandomCut) {
   }
   double sum = 0.0;
   for (index_t length = 1; length <= kHidden; ++length) {
-    const double probability =
-        choices(kHidden - 1 - length, kSpans - 2) / choices(kHidden - 1, kSpans - 1);
+    const double probability = length_probability(kHidden, kSpans, length);
     sum += probability;
     if (kSamples * kSpans * probability < 10) continue;
     test::expect_binomial(count[static_cast<std::size_t>(length)], kSamples * kSpans,
                           probability, "length " + std::to_string(length));
   }
   EXPECT_NEAR(sum, 1.0, 1e-9);
+}
+
+// How often something came that was likely by another measure each time.
+class Counted {
+ public:
+  void add(index_t came, index_t of, double probability) {
+    const auto tries = static_cast<double>(of);
+    count_ += static_cast<double>(came);
+    mean_ += tries * probability;
+    variance_ += tries * probability * (1.0 - probability);
+  }
+  // Within five standard deviations, where it is often enough for them to say something.
+  void expect_likely(const std::string& what) const {
+    if (variance_ < 10.0) return;
+    EXPECT_NEAR(count_, mean_, 5.0 * std::sqrt(variance_)) << what;
+  }
+
+ private:
+  double count_ = 0.0, mean_ = 0.0, variance_ = 0.0;
+};
+
+// The same of texts that are not packed, each of the length that its document has there:
+// a document of the window is taken as often as it has tokens of it.
+TEST_F(SpanMakerData, UnpackedTextsAreCutAndChosenByTheirTokens) {
+  const SpanRules rules = rules_for(200, 60, false);
+  const Dataset data = dataset(rules);
+  SpanReader reader(data, rules);
+  std::vector<Counted> lengths(61);
+  Counted first;
+  index_t read = 0;
+  for (index_t p = 0; read < 1'000'000; ++p) {
+    const TokenRange window = data.place(p).tokens;
+    const ReadSample sample = reader.at(p);
+    const index_t tokens = std::ssize(sample.text);
+    read += tokens;
+    const index_t document = corpus_->document_of(window.begin);
+    const index_t share =
+        std::min(window.end, corpus_->document_begin(document + 1)) - window.begin;
+    if (share < window.size()) {
+      std::vector<std::int32_t> text = this->tokens({window.begin, window.begin + share});
+      if (static_cast<TokenId>(text.back()) == corpus_->end_of_document())
+        text.pop_back();
+      first.add(sample.text == text ? 1 : 0, 1,
+                static_cast<double>(share) / static_cast<double>(window.size()));
+    }
+    if (tokens < 2) continue;
+    const config::SpanLengths of =
+        config::span_lengths(tokens, rules.density, rules.mean_length);
+    ASSERT_EQ(std::ssize(sample.spans), of.spans);
+    ASSERT_EQ(std::ranges::count(sample.is_hidden, true), of.noise);
+    for (index_t length = 1; length < std::ssize(lengths); ++length) {
+      lengths[static_cast<std::size_t>(length)].add(
+          std::ranges::count(sample.spans, length), of.spans,
+          length_probability(of.noise, of.spans, length));
+    }
+  }
+  first.expect_likely("the first document of a window");
+  for (std::size_t length = 1; length < lengths.size(); ++length) {
+    lengths[length].expect_likely("length " + std::to_string(length));
+  }
 }
 
 // How likely the sum of the first `part` of `parts` parts of a random cut of `items` is

@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.hpp"
+#include "data/sentence_piece_library.hpp"
 #include "data/tokenizer_files.hpp"
 #include "unit/data/fixtures.hpp"
 
@@ -260,6 +263,50 @@ TEST(TokenizerFiles, ThatAreMissingOrBroken) {
   EXPECT_THAT(error({scratch / "vocab.json"}), HasSubstr("no model with a vocab"));
   EXPECT_THAT(error({scratch / "merges.txt"}),
               HasSubstr("no tokenizer in these files: merges.txt"));
+}
+
+// Whichever was taken, ids would be those of the wrong one every other time.
+TEST(TokenizerFiles, OfTwoTokenizers) {
+  const test::Scratch scratch;
+  const auto put = [&](const char* name, const char* from) {
+    std::filesystem::copy_file(test::fixture(from), scratch / name,
+                               std::filesystem::copy_options::overwrite_existing);
+  };
+  const auto error = [&](std::vector<std::filesystem::path> paths) {
+    return test::message_of<InputError>([&] { Tokenizer::load(paths); });
+  };
+  const auto two = [&](const char* one, const char* other) {
+    return fmt::format(
+        "'{}' and '{}' are of two tokenizers, and nothing says which one is meant: give "
+        "the file of one alone, by its name",
+        (scratch / one).string(), (scratch / other).string());
+  };
+  put("vocab.txt", "uncased/vocab.txt");
+  put("tokenizer.model", "unigram.model");
+  EXPECT_EQ(error({scratch.path()}), two("vocab.txt", "tokenizer.model"));
+  EXPECT_EQ(error({scratch / "vocab.txt", scratch / "tokenizer.model"}),
+            two("vocab.txt", "tokenizer.model"));
+  EXPECT_EQ(error({scratch / "vocab.txt"}), "(nothing thrown)");
+  test::spill(scratch / "vocab.json", "{\"a\": 0, \"b\": 1, \"ab\": 2}");
+  EXPECT_EQ(error({scratch.path()}), two("vocab.txt", "tokenizer.model"));
+  test::spill(scratch / "merges.txt", "#version: 0.2\na b\n");
+  EXPECT_EQ(error({scratch.path()}), two("vocab.json", "vocab.txt"));
+  std::filesystem::remove(scratch / "vocab.txt");
+  EXPECT_EQ(error({scratch.path()}), two("vocab.json", "tokenizer.model"));
+  std::filesystem::remove(scratch / "merges.txt");
+  put("spiece.model", "bpe.model");
+  EXPECT_EQ(error({scratch.path()}), two("spiece.model", "tokenizer.model"));
+  // A tokenizer.json says more than any of them.
+  put("tokenizer.json", "trained.json");
+  EXPECT_EQ(error({scratch.path()}), "(nothing thrown)");
+  EXPECT_EQ(Tokenizer::load({scratch.path()}).files(),
+            Tokenizer::load({scratch / "tokenizer.json"}).files());
+  std::filesystem::remove(scratch / "tokenizer.json");
+  if (!has_sentence_piece()) GTEST_SKIP() << "NO SENTENCEPIECE: other kinds were tried";
+  // One model under two names is one.
+  put("spiece.model", "unigram.model");
+  EXPECT_EQ(error({scratch.path()}), "(nothing thrown)");
+  EXPECT_EQ(error({scratch / "tokenizer.model"}), "(nothing thrown)");
 }
 
 }  // namespace

@@ -78,10 +78,11 @@ TEST(BlueprintUse, OfAGptIsTraining) {
   const auto refusal_of = [](Use use) {
     return test::message_of<InputError>([&] { make_blueprint(test::small_gpt(), use); });
   };
-  EXPECT_EQ(refusal_of(Use::vectors),
-            "the model is of kind gpt, which gives no vectors of texts: trireme embed "
-            "takes models of other kinds");
-  EXPECT_THAT(refusal_of(Use::words), HasSubstr("trireme fill takes"));
+  EXPECT_EQ(
+      refusal_of(Use::vectors),
+      "the model is of kind gpt, which gives no vectors of texts: it is for trireme "
+      "generate, and trireme embed is for models of other kinds");
+  EXPECT_THAT(refusal_of(Use::words), HasSubstr("and trireme fill is for models of"));
 }
 
 // One text a sample: no pairs, no documents, no loss, and no parameters but those that

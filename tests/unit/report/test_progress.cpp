@@ -352,6 +352,12 @@ TEST(Progress, WhatIsNotKnownIsNotShown) {
   state.loss = std::numeric_limits<double>::infinity();
   progress.update(state);
   EXPECT_EQ(screen.lines()[0], "  10/1000  loss not known  12.3k tok/s");
+  // Of several objectives one may have nothing that counts in a step.
+  state = state_of(20);
+  state.losses = {{"words", 4.8123}, {"pairs", -std::nan("")}};
+  progress.update(state);
+  EXPECT_THAT(screen.lines()[1],
+              HasSubstr("loss 4.812 (words 4.812, pairs not known)  12.3k tok/s"));
 }
 
 TEST(Progress, StepClockIsAMeanThatForgets) {

@@ -70,6 +70,10 @@ TEST(RunReport, LossesThatAreNotKnown) {
   EXPECT_THAT(report.text(), AllOf(HasSubstr("mean loss not known up to step 2,000"),
                                    HasSubstr("loss not known at step 2,000, best 4.5000"),
                                    ::testing::Not(HasSubstr("nan"))));
+  // Of losses that never were known none is the best.
+  const double unknown = std::numeric_limits<double>::quiet_NaN();
+  report.validations = {summary("few", {{1000, unknown}, {2000, unknown}})};
+  EXPECT_THAT(report.text(), HasSubstr("loss not known at step 2,000\n"));
 }
 
 TEST(RunReport, Json) {

@@ -46,5 +46,10 @@ TEST(RunCommands, Generate) {
             "  trireme generate --checkpoint run --prompt-ids 0");
 }
 
+TEST(RunCommands, Fill) {
+  EXPECT_EQ(fill_command({.launcher = {"srun"}}, "runs/it's", "[MASK]"),
+            "  trireme fill 'runs/it'\\''s' --text 'Once upon a [MASK]'");
+}
+
 }  // namespace
 }  // namespace trireme::run

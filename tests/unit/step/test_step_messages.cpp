@@ -3,15 +3,16 @@
 // are those of that page.
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "comm/planned_communicator.hpp"
 #include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
 #include "step/step_plan.hpp"
+#include "unit/step/planned_messages.hpp"
 
 namespace trireme::step {
 namespace {
+
+using test::Messages;
 
 struct Layout {
   index_t L = 3, h = 24, f = 48, V = 37, S = 12, b = 2;
@@ -64,10 +65,6 @@ comm::ProcessGroups groups_of(const Layout& layout, int data_rank) {
       comm::make_planned_communicator(rank, shape.size(), "world"), shape);
 }
 
-// (axis, site, operation) -> calls and elements of all of them.
-using Messages =
-    std::map<std::array<std::string, 3>, std::pair<std::int64_t, std::int64_t>>;
-
 // What the plan says of one rank, and what it updates of norms and positions, and of the
 // tied embedding.
 struct Planned {
@@ -86,18 +83,7 @@ Planned planned(const Layout& layout, int data_rank) {
   const StepPlan plan = plan_step(
       state,
       {.micro = layout.b, .sequence = layout.S, .microbatches = layout.m, .seed = 0});
-  for (const MessageTally& message : plan.tally.messages()) {
-    const bool is_double = message.site == "loss totals" ||
-                           message.site == "gradient norm" ||
-                           message.site == "objective counts";
-    EXPECT_EQ(message.bytes, message.elements * (is_double ? 8 : 4)) << message.site;
-    const bool is_new = result.messages
-                            .insert({{message.axis, std::string(message.site),
-                                      std::string(message.operation)},
-                                     {message.calls, message.elements}})
-                            .second;
-    EXPECT_TRUE(is_new) << message.site << " stands there twice";
-  }
+  result.messages = test::messages_of(plan.tally);
   ParamBuffer<float> params;
   params.plan(state.registry, state.sharding());
   for (std::size_t p = 0; p < state.registry.size(); ++p) {
