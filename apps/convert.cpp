@@ -138,7 +138,7 @@ void convert_tokens(const ConvertOptions& options, comm::Communicator& world,
   TRIREME_REQUIRE_INPUT(
       !options.tokenizer.empty(),
       "'{}' is a {}, which holds token ids alone: name the tokenizer they "
-      "were made with (--tokenizer gpt2, or its files)",
+      "were made with (--tokenizer gpt2, its files, or a corpus of it)",
       options.in, what);
   require_no_shards(options);
   io::require_absent(options.out);

@@ -297,10 +297,8 @@ void add_vocabulary_options(CLI::App& command, TokenizeOptions& options) {
       .add_option(
           "--tokenizer", options.tokenizer,
           "gpt2; tokenizer.json; vocab.json and merges.txt (name the option twice); "
-          "BERT's "
-          "vocab.txt; a model of SentencePiece (T5's spiece.model); a directory with "
-          "them; "
-          "or a corpus, for the one it was made with")
+          "BERT's vocab.txt; a model of SentencePiece (T5's spiece.model); a directory "
+          "with them; or a corpus, a checkpoint or a run, for the one it was made with")
       ->allow_extra_args(false)
       ->delimiter(',');
   command

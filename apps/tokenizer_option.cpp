@@ -1,6 +1,7 @@
 // apps/tokenizer_option.cpp — see tokenizer_option.hpp.
 #include "apps/tokenizer_option.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
@@ -8,6 +9,7 @@
 #include "apps/program_files.hpp"
 #include "base/error.hpp"
 #include "ckpt/directory.hpp"
+#include "ckpt/manifest.hpp"
 #include "ckpt/reader.hpp"
 #include "ckpt/verify.hpp"
 #include "data/corpus.hpp"
@@ -32,15 +34,26 @@ fs::path gpt2_directory() {
   return place;
 }
 
+// One with a manifest: a directory of others may well have names like step_500.
 bool has_checkpoints(const fs::path& directory) {
-  return fs::is_directory(directory) && !ckpt::list_checkpoints(directory).empty();
+  return fs::is_directory(directory) &&
+         std::ranges::any_of(ckpt::list_checkpoints(directory),
+                             [](const auto& listed) { return listed.generation >= 0; });
 }
 
 // A checkpoint, or a run, keeps the tokenizer of its corpus.
 bool is_trained(const fs::path& path) {
   return fs::is_directory(path) &&
-         (ckpt::is_checkpoint(fs::canonical(path)) || has_checkpoints(path) ||
+         (fs::exists(path / ckpt::kManifestName) || has_checkpoints(path) ||
           has_checkpoints(path / "checkpoints"));
+}
+
+void require_no_run(const fs::path& path) {
+  TRIREME_REQUIRE_INPUT(
+      !fs::exists(path / "deck.yaml") || !fs::exists(path / "train.jsonl"),
+      "--tokenizer '{}': the run has no checkpoint there: give one by its name, or the "
+      "corpus of the run (data.train of its deck.yaml)",
+      path.string());
 }
 
 data::Tokenizer tokenizer_of_checkpoint(const fs::path& path) {
@@ -69,6 +82,7 @@ data::Tokenizer load_tokenizer(const std::vector<std::string>& names) {
       return data::Tokenizer::from_files(data::Corpus(name).tokenizer_files());
     }
     if (is_trained(name)) return tokenizer_of_checkpoint(name);
+    require_no_run(name);
   }
   return data::Tokenizer::load({names.begin(), names.end()});
 }

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "comm/rank_list.hpp"
 #include "data/tokenizer_files.hpp"
 #include "io/checksum.hpp"
@@ -70,10 +71,10 @@ void require_tokenizer_of(const ckpt::CheckpointReader& checkpoint,
   }
   TRIREME_REQUIRE_INPUT(
       data::is_one_tokenizer(files, corpus.tokenizer_files()),
-      "'{0}' was trained with another tokenizer than corpus '{1}' was made with: make "
-      "the "
-      "corpus anew with the checkpoint's (trireme tokenize --tokenizer {0})",
-      checkpoint.path().string(), corpus.path().string());
+      "'{}' was trained with another tokenizer than corpus '{}' was made with: make the "
+      "corpus anew with the checkpoint's (trireme tokenize --tokenizer {})",
+      checkpoint.path().string(), corpus.path().string(),
+      shell_word(checkpoint.path().string()));
 }
 
 }  // namespace trireme::check

@@ -16,7 +16,9 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "ckpt/directory.hpp"
 #include "config/check.hpp"
+#include "config/composite_readers.hpp"
 #include "config/enums.hpp"
 #include "config/key_table.hpp"
 #include "config/load.hpp"
@@ -137,8 +139,9 @@ class DeckCheck {
         with_weights(data::nearest_blend(weights))));
   }
   // The corpora with other weights, as the deck would say it; nothing where only a job
-  // knows their paths.
+  // knows their paths, or where they are too many to be read.
   std::string with_weights(const std::vector<double>& weights) const {
+    if (std::ssize(weights) > config::kMostShown) return {};
     config::Deck mended = examined_.deck;
     for (std::size_t i = 0; i < weights.size(); ++i) {
       config::WeightedPath& corpus = mended.data.train[i];
@@ -306,28 +309,38 @@ class DeckCheck {
                         is_known("data.split") && !has_error("data.split");
     const index_t tokens = named.corpus->token_count();
     if (!is_cut || tokens < windows.tokens) {  // too short before it is cut
-      check_part(named, windows, {0, tokens}, named.name);
+      check_part(named, windows, {0, tokens}, named.name, named.is_for_training());
       return;
     }
     const auto& shares = deck().data.split;
     const auto parts = data::split_tokens(tokens, {shares.begin(), shares.end()});
-    check_part(named, windows, parts.at(0), "train");
-    if (shares[1] > 0.0) check_part(named, windows, parts.at(1), "validation");
+    check_part(named, windows, parts.at(0), "train", true);
+    if (shares[1] > 0.0) check_part(named, windows, parts.at(1), "validation", false);
   }
 
   // Each corpus of a blend is to have room in each part, and what counts there: what one
-  // lacks no other has for its samples.
+  // lacks no other has for its samples. What pairs are learnt from is asked of training
+  // alone, and of a run that begins: one under way cannot have other samples any more.
   void check_part(const NamedCorpus& named, const data::Windows& windows,
-                  data::TokenRange range, const std::string& part) {
+                  data::TokenRange range, const std::string& part, bool trains) {
     const char* allowed = "room for one sample in each part";
     try {
       data::SampleIndex(range, windows, deck().data.seed, data::Order::sequential,
                         fmt::format("'{}' of corpus '{}'", part, named.path));
-      allowed = "samples in each part of which something counts";
+      allowed = "samples of which something counts";
       data::require_counted(deck(), *named.corpus, range, part);
+      if (trains && !goes_on()) data::require_pairs(deck(), *named.corpus, range, part);
     } catch (const InputError& error) {
       add(named, error.what(), allowed);
     }
+  }
+
+  // Whether a run is under way: with --resume auto one that has a checkpoint.
+  bool goes_on() {
+    if (options_.resume == "never") return false;
+    const std::string& directory = deck().checkpoint.dir;
+    return options_.resume != "auto" || (std::filesystem::is_directory(directory) &&
+                                         !ckpt::list_checkpoints(directory).empty());
   }
 
   void check_start() {

@@ -38,6 +38,11 @@ constexpr const char* kDeckOfWindows =
 // until the path, which need not be as YAML has it, is put there.
 config::Deck deck_for(const std::string& path, std::vector<std::string> overrides,
                       const data::Corpus& corpus) {
+  for (const std::string& change : overrides) {
+    TRIREME_REQUIRE_INPUT(!change.starts_with("data.train="),
+                          "--set {}: samples are made of the corpus that is inspected",
+                          change);
+  }
   overrides.emplace_back("data.train=corpus.h5");
   const config::LoadOptions options{.overrides = std::move(overrides),
                                     .before_job = true};

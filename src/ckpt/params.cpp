@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace trireme::ckpt {
 
@@ -126,9 +127,10 @@ void require_params(const CheckpointReader& reader, const ParamRegistry& registr
     problems.push_back(fmt::format("... and {} more", count - kListed));
   }
   throw InputError(
-      fmt::format("'{0}' is a checkpoint of another model than the deck's:\n  {1}\nIts "
-                  "own deck is shown by `trireme inspect {0} --deck`.",
-                  reader.path().string(), fmt::join(problems, "\n  ")));
+      fmt::format("'{}' is a checkpoint of another model than the deck's:\n  {}\nIts "
+                  "own deck is shown by `trireme inspect {} --deck`.",
+                  reader.path().string(), fmt::join(problems, "\n  "),
+                  shell_word(reader.path().string())));
 }
 
 template <class T>

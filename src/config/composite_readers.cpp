@@ -22,9 +22,6 @@
 namespace trireme::config {
 namespace {
 
-// A longer list is left without a fix, which would be too long to be read.
-constexpr std::ptrdiff_t kMostShown = 4;
-
 // ---- parts, and how they are mended ----
 
 // Of a map that is one value: each of its keys is known, and stands there once.

@@ -3,6 +3,7 @@
 #ifndef TRIREME_CONFIG_COMPOSITE_READERS_HPP_
 #define TRIREME_CONFIG_COMPOSITE_READERS_HPP_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,9 @@
 #include "config/yaml_reader.hpp"
 
 namespace trireme::config {
+
+// Lists of more corpora are left without a fix, which would be too long to be read.
+inline constexpr std::ptrdiff_t kMostShown = 4;
 
 std::optional<Problem> read_train(const YamlValue& value, Deck& deck);
 std::string write_train(const Deck& deck);

@@ -106,23 +106,6 @@ constexpr const char* kLongerDocuments =
     "make the corpus again with `trireme tokenize --documents blank-line` or "
     "`--documents file`, where a line of its text is less than a document";
 
-void require_pairs(const config::Pairs pairs, const Corpus& corpus,
-                   const TokenRange& part, const std::string& name) {
-  const PartWords words = part_words(corpus, part, name);
-  TRIREME_REQUIRE_INPUT(
-      has_pairs(corpus, part),
-      "{} has no document of two sentences, and data.pairs: {} makes pairs of a "
-      "document's: {}{}",
-      words.subject, config::name_of(pairs), words.advice, kLongerDocuments);
-  TRIREME_REQUIRE_INPUT(
-      pairs != config::Pairs::next || has_documents(corpus, part, 2, 1),
-      "{} has one document with text, and data.pairs: next takes every other second "
-      "segment from another one: {}make the corpus again with `trireme tokenize "
-      "--documents blank-line`, which begins a document behind each blank line, or train "
-      "with data.pairs: order",
-      words.subject, words.advice);
-}
-
 // The tokens of text that a document has at least of which anything counts.
 index_t least_tokens(const config::Deck& deck) {
   switch (deck.model.kind) {
@@ -182,7 +165,7 @@ void require_sentences(const config::Deck& deck, const Corpus& corpus) {
       "make it again with `trireme tokenize --sentences LANGUAGE` (a model that is "
       "trained with data.pairs: none and model.binary_head: false needs none)",
       corpus.path().string(), config::name_of(pairs));
-  require_pairs(pairs, corpus, whole_of(corpus), "");
+  require_pairs(deck, corpus, whole_of(corpus), "");
 }
 
 void require_counted(const config::Deck& deck, const Corpus& corpus,
@@ -202,10 +185,25 @@ void require_counted(const config::Deck& deck, const Corpus& corpus,
       "document, of which nothing can be hidden then: {}{}, or train with data.pack: "
       "true",
       words.subject, words.advice, kLongerDocuments);
+}
+
+void require_pairs(const config::Deck& deck, const Corpus& corpus, const TokenRange& part,
+                   const std::string& name) {
   const config::Pairs pairs = deck.data.pairs;
-  if (deck.model.kind == config::ModelKind::bert && pairs != config::Pairs::none) {
-    require_pairs(pairs, corpus, part, name);
-  }
+  if (deck.model.kind != config::ModelKind::bert || pairs == config::Pairs::none) return;
+  const PartWords words = part_words(corpus, part, name);
+  TRIREME_REQUIRE_INPUT(
+      has_pairs(corpus, part),
+      "{} has no document of two sentences, and data.pairs: {} makes pairs of a "
+      "document's: {}{}",
+      words.subject, config::name_of(pairs), words.advice, kLongerDocuments);
+  TRIREME_REQUIRE_INPUT(
+      pairs != config::Pairs::next || has_documents(corpus, part, 2, 1),
+      "{} has one document with text, and data.pairs: next takes every other second "
+      "segment from another one: {}make the corpus again with `trireme tokenize "
+      "--documents blank-line`, which begins a document behind each blank line, or train "
+      "with data.pairs: order",
+      words.subject, words.advice);
 }
 
 SampleRules rules_of(const config::Deck& deck,

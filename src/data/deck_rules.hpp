@@ -23,12 +23,17 @@ SampleRules rules_of(const config::Deck& deck,
 // sentences to make them of.
 void require_sentences(const config::Deck& deck, const Corpus& corpus);
 
-// InputError where nothing of this part's samples can count for an objective, which would
-// learn nothing: no document has tokens enough, or none has two sentences for a pair, or
-// one alone has text where every other pair takes it from another one. That few samples
-// count is no error. `name` ("train") is that of the part, for messages.
+// InputError where none of this part's samples can have anything that counts: no document
+// has tokens enough. That few have is no error, nor that those which have lie behind the
+// last whole sample. `name` ("train") is that of the part, for messages.
 void require_counted(const config::Deck& deck, const Corpus& corpus,
                      const TokenRange& part, const std::string& name);
+
+// InputError where the deck's samples are pairs of segments of which this part gives none
+// to learn from: no document has two sentences, or one alone has text where every other
+// pair takes its second segment from another one, so that all have one answer.
+void require_pairs(const config::Deck& deck, const Corpus& corpus, const TokenRange& part,
+                   const std::string& name);
 
 }  // namespace trireme::data
 

@@ -61,10 +61,11 @@ std::optional<std::int64_t> count_of_config(const Json& config) {
 }
 
 // Classes of transformers that change the text before the model has it, or its ids after.
-constexpr std::array<std::string_view, 16> kOtherClasses = {
-    "Albert",      "Barthez", "Camembert",  "Deberta", "FNet",    "LayoutXLM",
-    "M2M100",      "MBart",   "Nllb",       "PLBart",  "Pegasus", "SeamlessM4T",
-    "Speech2Text", "XGLM",    "XLMRoberta", "XLNet"};
+constexpr std::array<std::string_view, 20> kOtherClasses = {
+    "Albert",      "Barthez",     "Bartpho", "Camembert",  "Cpm",
+    "Deberta",     "ErnieM",      "FNet",    "LayoutXLM",  "M2M100",
+    "MBart",       "MLuke",       "Nllb",    "PLBart",     "Pegasus",
+    "SeamlessM4T", "Speech2Text", "XGLM",    "XLMRoberta", "XLNet"};
 
 // Those that read another kind of tokenizer. Whole names, as the BertGenerationTokenizer
 // does read models.

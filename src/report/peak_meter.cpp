@@ -34,7 +34,8 @@ PeakMeter::PeakMeter(comm::Communicator& world, const Exec& exec, DType type,
   const auto measure = [&] { peak_.add(probe.best_within(exec, kProbeSeconds) / 1e12); };
   measure();
   double seconds = seconds_since(begin);  // of one with its preparations, as later ones
-  // All ranks measure once, or all go on: none has a processor for itself.
+  // All ranks measure once, or all go on: one that measured alone would find more than it
+  // has in training.
   const double fastest = world.all_reduce(peak_.best, comm::Op::max);
   if (flops >= fastest * 1e12 * kFirstProbes * kProbeSeconds) {
     for (int i = 1; i < kFirstProbes; ++i) measure();

@@ -111,7 +111,7 @@ std::string RunReport::text() const {
   }
   for (const LossSummary& set : validations) {
     std::vector<std::string> parts = {"loss " + at_step(set.last)};
-    if (set.first.step != set.last.step && !std::isnan(set.best.loss)) {
+    if (set.first.step != set.last.step && std::isfinite(set.best.loss)) {
       parts.push_back(set.best.step == set.last.step ? "the best"
                                                      : "best " + at_step(set.best));
     }

@@ -64,13 +64,13 @@ std::string adopt_sample_rules(ckpt::TrainingState& state,
   const int own = datasets.train->rules().version();
   const int before = adopt(state, "sample_rules", own, "samples are by rules of version");
   // What version 2 changed: windows of one corpus followed from the others of training.
-  if (before == own || !datasets.train->rules().have_documents_length) return {};
+  constexpr int kOwnWindows = 2;
+  if (before >= kOwnWindows || !datasets.train->rules().have_documents_length) return {};
   const bool trains_on_others = datasets.corpora.size() > 1;
   if (!trains_on_others && !has_other_corpora(datasets)) return {};
   const std::string windows = fmt::format(
       "made by version {} of the rules from step {} on, and by {} before: windows are "
-      "now "
-      "as long as documents of their own corpus, not of all corpora of training",
+      "now as long as documents of their own corpus, not of all corpora of training",
       own, state.step + 1, before);
   if (!trains_on_others) {
     return fmt::format(

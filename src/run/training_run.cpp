@@ -28,12 +28,14 @@
 #include "base/machine.hpp"
 #include "base/plural.hpp"
 #include "base/wall_time.hpp"
+#include "base/words.hpp"
 #include "check/corpus_checks.hpp"
 #include "ckpt/save.hpp"
 #include "ckpt/special_token.hpp"
 #include "comm/on_ranks.hpp"
 #include "config/load.hpp"
 #include "config/text.hpp"
+#include "data/tokenizer.hpp"
 #include "io/files.hpp"
 #include "kernels/gemm_tuner.hpp"
 #include "model/blueprint.hpp"
@@ -486,7 +488,9 @@ void TrainingRun::validate(job::StopRequest& stop) {
     write_record(record);
     if (first_rank_.display) {
       const std::string perplexity =
-          words.count > 0.0 ? fmt::format(", perplexity {:.2f}", record.perplexity) : "";
+          std::isfinite(record.loss)
+              ? fmt::format(", perplexity {:.2f}", record.perplexity)
+              : "";
       say(fmt::format("step {}: {} loss {}{}{}", record.step, record.name,
                       model::text_of_loss(record.loss, 4), model::text_of(record.losses),
                       perplexity));
@@ -821,7 +825,11 @@ void TrainingRun::say_use(const TrainCommand& typed) {
   const bool has_tokenizer = !progress_.tokenizer.empty();
   if (model::has_use(blueprint.architecture, model::Use::words)) {
     if (!has_tokenizer) return;
-    const char* const blank = blueprint.decoded.has_source() ? "<extra_id_0>" : "[MASK]";
+    std::string blank = "<extra_id_0>";
+    if (!blueprint.decoded.has_source()) {
+      const auto tokenizer = data::Tokenizer::from_files(progress_.tokenizer);
+      blank = trimmed(tokenizer.bytes_of(tokenizer.special(data::Special::mask)));
+    }
     log_.info("To fill in what is missing in a text:\n{}",
               fill_command(typed, deck_.run.dir, blank));
   } else if (blueprint.generates_text()) {

@@ -569,6 +569,9 @@ TEST_F(InspectSamples, Refused) {
   refused(corpus(), {"--show", "1", "--deck"}, {"--show", "--deck"});
   refused(corpus(), {"--show", "1", "--set", "data.pack=true"},
           {"--set", "--model-deck"});
+  refused(corpus(),
+          {"--show", "1", "--model-deck", deck(), "--set", "data.train=other.h5"},
+          {"--set data.train=other.h5", "the corpus that is inspected"});
   refused(corpus(), {"--show", "1", "--model-deck", scratch_ / "none.yaml"},
           {"none.yaml", "No such file"});
   refused(corpus(),

@@ -239,6 +239,7 @@ void for_each_part(const Corpus& corpus, const Each& each) {
 bool counts_in(const config::Deck& deck, const Corpus& corpus, const TokenRange& part) {
   try {
     require_counted(deck, corpus, part, "train");
+    require_pairs(deck, corpus, part, "train");
   } catch (const InputError&) {
     return false;
   }
@@ -262,6 +263,10 @@ TEST_F(DeckRules, EachPartNeedsWhatIsPaired) {
     EXPECT_EQ(counts_in(order, corpus, part), seen.has_pair);
     EXPECT_EQ(counts_in(next, corpus, part), seen.has_pair && seen.texts.size() > 1);
     EXPECT_EQ(counts_in(none, corpus, part), !seen.texts.empty());
+    // What is asked of validation, too, has nothing to do with pairs.
+    const std::string said = test::message_of<InputError>(
+        [&] { require_counted(next, corpus, part, "validation"); });
+    EXPECT_EQ(said == "(nothing thrown)", !seen.texts.empty());
     ++(!seen.has_pair ? without : seen.texts.size() > 1 ? pairs : of_one);
   });
   EXPECT_GT(std::min({pairs, of_one, without}), 10);
@@ -303,8 +308,10 @@ TEST_F(DeckRules, WhatAPartLacksIsSaid) {
   const Corpus& corpus = *corpora[0];
   config::Deck deck = deck_of(config::ModelKind::bert);
   const auto error_in = [&](const TokenRange& part) {
-    return test::message_of<InputError>(
-        [&] { require_counted(deck, corpus, part, "validation"); });
+    return test::message_of<InputError>([&] {
+      require_counted(deck, corpus, part, "validation");
+      require_pairs(deck, corpus, part, "validation");
+    });
   };
   const index_t tokens = corpus.token_count();
   EXPECT_THAT(
