@@ -357,7 +357,7 @@ TEST(Progress, WhatIsNotKnownIsNotShown) {
   state = state_of(20);
   state.losses = {{"words", 4.8123}, {"pairs", -std::nan("")}};
   progress.update(state);
-  EXPECT_THAT(screen.lines()[1],
+  EXPECT_THAT(screen.lines()[0],
               HasSubstr("loss 4.812 (words 4.812, pairs not known)  12.3k tok/s"));
 }
 
