@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -25,9 +26,11 @@
 #include "base/version.hpp"
 #include "base/words.hpp"
 #include "ckpt/build_identity.hpp"
+#include "comm/board_format.hpp"
 #include "comm/rank_list.hpp"
 #include "config/text.hpp"
 #include "io/atomic_file.hpp"
+#include "io/hdf5.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -86,6 +89,61 @@ std::string version_text() {
   return text;
 }
 
+// Does the directory hold a run or a checkpoint?
+bool holds_a_run(const std::filesystem::path& directory) {
+  std::error_code ignored;  // what cannot be seen is not there
+  const auto has = [&](const char* name) {
+    return std::filesystem::exists(directory / name, ignored);
+  };
+  return has("manifest.json") ||
+         (has("deck.yaml") && (has("train.jsonl") || has("environment.json")));
+}
+
+// Is the name one that training gives to files of a run or of a checkpoint?
+bool is_name_of_training(const std::filesystem::path& name) {
+  constexpr std::array kNames = {
+      ".lock",           "deck.yaml",    "efficiency.json", "environment.json",
+      "gemm_table.json", "log.txt",      "manifest.json",   "profile.json",
+      "report.json",     "starts.jsonl", "train.csv",       "train.jsonl"};
+  // deck.1.yaml is a deck of an earlier start; ranks.NODE says what ranks are at.
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
+         name.extension() == ".h5" || name.string().starts_with(comm::kBoardPrefix) ||
+         (name.extension() == ".yaml" && name.stem().stem() == "deck");
+}
+
+// What took work or holds a model is not given up for a result, which takes another name.
+void require_no_work(const std::filesystem::path& file) {
+  std::error_code ignored;  // then writing it says more
+  if (!std::filesystem::is_regular_file(file, ignored)) return;
+  TRIREME_REQUIRE_INPUT(
+      !io::check_hdf5(file).is_hdf5 && file.extension() != ".safetensors",
+      "'{}' is there and holds a corpus, vectors or weights, which a result does not "
+      "replace: name another file",
+      file.string());
+  const std::filesystem::path directory =
+      file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  TRIREME_REQUIRE_INPUT(
+      !is_name_of_training(file.filename()) || !holds_a_run(directory),
+      "'{}' is there and is part of the run or checkpoint in '{}', which a result does "
+      "not replace: name another file",
+      file.string(), directory.string());
+}
+
+bool is_product(const std::string& file, const Product& product) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored) ||
+      !io::check_hdf5(file).problem.empty()) {
+    return false;
+  }
+  const io::H5File found = io::H5File::open(file);
+  return std::all_of(product.datasets.begin(), product.datasets.end(),
+                     [&](const std::string& name) {
+                       return found.has(name) && !found.is_group(name);
+                     }) &&
+         std::all_of(product.attributes.begin(), product.attributes.end(),
+                     [&](const std::string& name) { return found.has_attribute(name); });
+}
+
 }  // namespace
 
 std::string shell_text(int argc, char** argv) {
@@ -132,6 +190,21 @@ void require_output(const std::string& file, const std::vector<std::string>& inp
                         "output '-': for standard output give /dev/stdout; for a file of "
                         "that name, ./-");
   io::require_writable(file);
+  require_no_work(file);
+}
+
+void require_product(const std::string& out, const Product& product, Replace replace) {
+  io::require_writable(out);
+  std::error_code ignored;  // then writing it says more
+  if (!std::filesystem::exists(std::filesystem::symlink_status(out, ignored))) return;
+  TRIREME_REQUIRE_INPUT(is_product(out, product),
+                        "'{}' exists already and is no {}, and --overwrite replaces {} "
+                        "alone: name another --out, or remove it yourself",
+                        out, product.one, product.many);
+  TRIREME_REQUIRE_INPUT(
+      replace == Replace::yes,
+      "'{}' exists already: name another file, or give --overwrite to replace it{}", out,
+      product.caution);
 }
 
 void require_apart(const std::vector<Output>& outputs) {

@@ -63,13 +63,25 @@ std::string different_arguments(const comm::Environment& environment, int argc,
 
 // InputError where write_file() could not write what --json or --out names, or where it
 // is one of the files that the command reads: before the work, not after it. A result
-// that is there is replaced. "" is no file.
+// that is there is replaced; an HDF5 file, weights, and what training or a checkpoint has
+// written are not, and are an InputError, too. "" is no file.
 void require_output(const std::string& file, const std::vector<std::string>& inputs = {});
 // InputError where two of a command's outputs are one file, of which one would be lost.
 struct Output {
   std::string option, file;
 };
 void require_apart(const std::vector<Output>& outputs);
+// What a command makes that takes work: HDF5 files that all have these at their root.
+struct Product {
+  std::string one, many;  // "corpus", "corpora"
+  std::vector<std::string> datasets, attributes;
+  std::string caution;  // what replacing one means, behind the message; may be empty
+};
+// May a command replace what it made before?
+enum class Replace { no, yes };
+// InputError where `out` could not be written; where it is there and is no such product,
+// which nothing replaces; or where it is one, and `replace` does not allow it.
+void require_product(const std::string& out, const Product& product, Replace replace);
 // Removes what killed calls have left of an output, before it is made again, and tells
 // the log.
 void remove_leftovers(const std::filesystem::path& output, Log& log);

@@ -1,6 +1,5 @@
 // apps/embed.cpp — `trireme embed`: vectors of texts, by a BERT.
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -13,7 +12,6 @@
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
 #include "inference/embedding.hpp"
-#include "io/atomic_file.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -29,12 +27,13 @@ void check_output(const EmbedArguments& arguments, Log& log) {
   const std::string& out = arguments.options.out;
   require_no_input(out, {arguments.options.texts});
   remove_leftovers(out, log);
-  io::require_writable(out);
-  std::error_code ignored;  // then writing it says more
-  TRIREME_REQUIRE_INPUT(
-      arguments.overwrite ||
-          !std::filesystem::exists(std::filesystem::symlink_status(out, ignored)),
-      "'{}' exists already: name another file, or give --overwrite to replace it", out);
+  require_product(out,
+                  {.one = "file of vectors",
+                   .many = "files of vectors",
+                   .datasets = {"embeddings", "offsets", "tokens"},
+                   .attributes = {"model", "pool", "normalize"},
+                   .caution = ""},
+                  arguments.overwrite ? Replace::yes : Replace::no);
 }
 
 void report(const EmbedArguments& arguments, const inference::EmbedSummary& summary,
@@ -123,7 +122,8 @@ void add_embed(CommandLine& line) {
       .add_option("--out", options.out,
                   "the HDF5 file to write: /embeddings, /offsets, /tokens")
       ->required();
-  command.add_flag("--overwrite", arguments->overwrite, "replace --out if it exists");
+  command.add_flag("--overwrite", arguments->overwrite,
+                   "replace --out where it is vectors that embed has made");
   command
       .add_option(
           "--set", options.overrides,

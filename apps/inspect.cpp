@@ -53,19 +53,20 @@ int report(const Json& json) {
   return kDamaged;
 }
 
-// Null of a corpus that is damaged, which is said by who looks at all of it. Files are
-// not read for long before a wrong deck is refused.
+// Null of a file that is damaged, which is said by who looks at all of it: of what is no
+// corpus any more nobody can tell that it never was one. Files are not read for long
+// before a wrong deck is refused.
 Json samples_of(const InspectOptions& options) {
   const Json found =
       io::parse_json<Json>(check::inspect(options.path, ckpt::Depth::sizes));
   const bool is_run = found["kind"] == "run" || found["kind"] == "checkpoint";
+  if (!is_run && !found["problems"].empty()) return nullptr;
   TRIREME_REQUIRE_INPUT(found["kind"] == "corpus",
                         "'{}' is not a corpus, and --show makes samples of one: {}",
                         options.path,
                         is_run ? "give a corpus (data.train of the run's deck), and "
                                  "--model-deck with that deck (deck.yaml of the run)"
                                : "`trireme tokenize` makes a corpus");
-  if (!found["problems"].empty()) return nullptr;
   return check::first_samples(options.path, options.show, options.model_deck,
                               options.overrides);
 }

@@ -9,9 +9,12 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,7 +32,6 @@
 #include "data/sentence_piece_files.hpp"
 #include "data/sentences.hpp"
 #include "data/vocabulary_trainer.hpp"
-#include "io/atomic_file.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 
@@ -45,8 +47,7 @@ struct TokenizeOptions {
   std::int64_t train_bpe = 0, train_unigram = 0, train_wordpiece = 0;
   std::int64_t extra_ids = -1;  // not given
   std::string out;
-  std::string documents = "file";
-  std::string json_key = "text";
+  std::optional<std::string> documents, json_key;  // where given
   std::string json;
   std::string sentences;  // a language's code; empty: they are not kept
   bool cased = false, plain_text = false, overwrite = false;
@@ -89,17 +90,88 @@ data::Documents documents_of(const std::string& name) {
   return name == "blank-line" ? data::Documents::blank_line : data::Documents::file;
 }
 
+double bytes_per_token(const data::CorpusSummary& summary) {
+  return static_cast<double>(summary.text_bytes) / static_cast<double>(summary.tokens);
+}
+
+std::string_view text_of(const data::Tokenizer& tokenizer, data::TokenId id) {
+  for (const data::AddedToken& token : tokenizer.added_tokens()) {
+    if (token.id == id) return token.text;
+  }
+  throw Error(fmt::format("id {} is of no added token", id));
+}
+
+// What a model reads where a text spells added tokens that samples have of their own:
+// "padding and masked words". Empty where it spells others alone.
+std::string roles_of(const data::Tokenizer& tokenizer,
+                     const std::map<data::TokenId, std::uint64_t>& found) {
+  std::vector<std::string> roles;
+  for (const auto& [special, role] :
+       {std::pair(data::Special::padding, "padding"),
+        std::pair(data::Special::mask, "masked words"),
+        std::pair(data::Special::end_of_document, "ends of documents")}) {
+    const std::optional<data::TokenId> id = tokenizer.find_special(special);
+    if (id && found.contains(*id)) roles.emplace_back(role);
+  }
+  for (const auto& [id, count] : found) {
+    if (!text_of(tokenizer, id).starts_with(data::kSentinelBegin)) continue;
+    roles.emplace_back("hidden spans");
+    break;
+  }
+  std::string list;
+  for (std::size_t i = 0; i < roles.size(); ++i) {
+    if (i > 0) list += i + 1 == roles.size() ? " and " : ", ";
+    list += roles[i];
+  }
+  return list;
+}
+
+std::uint64_t count_of(const std::map<data::TokenId, std::uint64_t>& found) {
+  std::uint64_t count = 0;
+  for (const auto& [id, times] : found) count += times;
+  return count;
+}
+
+// The one of lowest id stands for all: it is the same for any number of ranks.
+void report_added_tokens(const data::Tokenizer& tokenizer,
+                         const std::map<data::TokenId, std::uint64_t>& found, Log& log) {
+  if (found.empty()) return;
+  const std::string what = fmt::format(
+      "{} found in the text ({}{})", format_plural(count_of(found), "added token"),
+      text_of(tokenizer, found.begin()->first), found.size() > 1 ? " and others" : "");
+  const std::string roles = roles_of(tokenizer, found);
+  if (roles.empty()) {
+    log.info("  {}; --plain-text reads them as text", what);
+  } else {
+    log.warning(
+        "{}: a model reads {} there, as in a BERT's or T5's samples; --plain-text reads "
+        "them as text",
+        what, roles);
+  }
+}
+
+void warn_of_unknown_tokens(const data::Tokenizer& tokenizer,
+                            const data::CorpusSummary& summary, Log& log) {
+  constexpr double kMostUsual = 0.01;
+  const double part =
+      static_cast<double>(summary.unknown_tokens) / static_cast<double>(summary.tokens);
+  if (part <= kMostUsual) return;
+  log.warning(
+      "{:.0f} % of the tokens are {}: the tokenizer has no pieces for this text; give "
+      "one that was made for such text by --tokenizer, or train one on it",
+      100.0 * part, text_of(tokenizer, tokenizer.special(data::Special::unknown)));
+}
+
 void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
             const data::CorpusSummary& summary, int ranks, Log& log) {
   const double bytes = static_cast<double>(summary.input_bytes);
-  const double per_token = bytes / static_cast<double>(summary.tokens);
   const double rate = bytes / 1e6 / std::max(summary.tokenize_seconds, 1e-9);
   log.info("{}: {}, {} of a vocabulary of {}", options.out,
            format_plural(summary.documents, "document"),
            format_plural(summary.tokens, "token"), tokenizer.vocabulary_size());
   log.info("  tokenizer: {}", tokenizer.model().description());
-  log.info("  {:.3f} bytes per token; unigram entropy {:.3f} nats per token", per_token,
-           summary.unigram_entropy);
+  log.info("  {:.3f} bytes per token; unigram entropy {:.3f} nats per token",
+           bytes_per_token(summary), summary.unigram_entropy);
   log.info("  {} tokenized in {:.2f} s, {:.1f} MB/s on {}",
            human_bytes(summary.input_bytes), summary.tokenize_seconds, rate,
            format_plural(ranks, "rank"));
@@ -109,11 +181,8 @@ void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
              static_cast<double>(summary.tokens - summary.documents) /
                  static_cast<double>(summary.sentences));
   }
-  if (summary.added_tokens_found > 0) {
-    log.info(
-        "  {} such as <|endoftext|> found in the text (--plain-text reads them as text)",
-        format_plural(summary.added_tokens_found, "added token"));
-  }
+  report_added_tokens(tokenizer, summary.added_tokens_found, log);
+  warn_of_unknown_tokens(tokenizer, summary, log);
   if (summary.empty_documents > 0) {
     log.warning("{} left out", format_plural(summary.empty_documents, "empty document"));
   }
@@ -125,21 +194,21 @@ void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
   }
 }
 
-// What has the corpus' name is replaced only where that is asked for, and never where the
-// corpus is made from it.
+// A corpus is replaced only where that is asked for, never where the new one is made from
+// it, and nothing else is.
 void check_outputs(const TokenizeOptions& options, Log& log) {
   std::vector<std::string> read = options.inputs;
   read.insert(read.end(), options.tokenizer.begin(), options.tokenizer.end());
   require_no_input(options.out, read);
   remove_leftovers(options.out, log);
-  io::require_writable(options.out);
-  std::error_code ignored;  // then writing it says more
-  TRIREME_REQUIRE_INPUT(
-      options.overwrite || !fs::exists(fs::symlink_status(options.out, ignored)),
-      "'{}' exists already: name another file, or give --overwrite to replace it (a run "
-      "that is reading it keeps the old one until it ends; it cannot be resumed with the "
-      "new one)",
-      options.out);
+  require_product(options.out,
+                  {.one = "corpus",
+                   .many = "corpora",
+                   .datasets = {"tokens", "documents"},
+                   .attributes = {"format_version", "token_count"},
+                   .caution = " (a run that is reading it keeps the old one until it "
+                              "ends; it cannot be resumed with the new one)"},
+                  options.overwrite ? Replace::yes : Replace::no);
   require_apart({{"--out", options.out}, {"--json", options.json}});
   require_output(options.json, read);
 }
@@ -226,10 +295,44 @@ void check_vocabulary_options(const TokenizeOptions& options) {
       "--extra-ids is for SentencePiece models and --train-unigram");
 }
 
+// What says how to read inputs of one kind needs one of that kind.
+void check_input_options(const TokenizeOptions& options,
+                         const data::DocumentSource& source) {
+  TRIREME_REQUIRE_INPUT(
+      !options.documents || source.json_inputs() < source.inputs(),
+      "--documents is for plain text, and the input is JSON lines alone, where each line "
+      "is a document: leave it out");
+  TRIREME_REQUIRE_INPUT(
+      !options.json_key || source.json_inputs() > 0,
+      "--json-key is for JSON lines (.jsonl, .ndjson, .json), and no input has such a "
+      "name: leave it out, or rename the input");
+}
+
 data::Tokenizer given_tokenizer(const TokenizeOptions& options) {
   const data::Tokenizer tokenizer = load_tokenizer(options.tokenizer);
   return options.extra_ids < 0 ? tokenizer
                                : data::with_sentinels(tokenizer, options.extra_ids);
+}
+
+void add_summary(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
+                 const data::CorpusSummary& summary, int ranks, Json& result) {
+  result.update(
+      {{"documents", summary.documents},
+       {"tokens", summary.tokens},
+       {"vocabulary", tokenizer.vocabulary_size()},
+       {"tokenizer", tokenizer.model().description()},
+       {"end_of_document", tokenizer.end_of_document()},
+       {"input_bytes", summary.input_bytes},
+       {"text_bytes", summary.text_bytes},
+       {"bytes_per_token", bytes_per_token(summary)},
+       {"unigram_entropy", summary.unigram_entropy},
+       {"sentences", options.sentences.empty() ? Json() : Json(summary.sentences)},
+       {"empty_documents", summary.empty_documents},
+       {"replaced_sequences", summary.replaced_sequences},
+       {"added_tokens_found", count_of(summary.added_tokens_found)},
+       {"unknown_tokens", summary.unknown_tokens},
+       {"seconds", summary.tokenize_seconds},
+       {"ranks", ranks}});
 }
 
 int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
@@ -246,9 +349,10 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
     corpus_options.sentences = data::language_of(options.sentences);
   }
   const std::vector<fs::path> inputs(options.inputs.begin(), options.inputs.end());
-  data::SourceOptions source_options{documents_of(options.documents), options.json_key,
-                                     true};
+  data::SourceOptions source_options{documents_of(options.documents.value_or("file")),
+                                     options.json_key.value_or("text"), true};
   const data::DocumentSource any_cut(inputs, source_options);
+  check_input_options(options, any_cut);
   const bool trains = options.trained_size() > 0;
   const int idle = trains ? warn_of_idle_ranks(any_cut, world.size(), 0, log) : 0;
   Json result;
@@ -270,22 +374,7 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   // 3. What became of it.
   if (!speaks) return 0;
   report(options, tokenizer, summary, world.size(), log);
-  result.update(
-      {{"documents", summary.documents},
-       {"tokens", summary.tokens},
-       {"vocabulary", tokenizer.vocabulary_size()},
-       {"tokenizer", tokenizer.model().description()},
-       {"end_of_document", tokenizer.end_of_document()},
-       {"input_bytes", summary.input_bytes},
-       {"bytes_per_token",
-        static_cast<double>(summary.input_bytes) / static_cast<double>(summary.tokens)},
-       {"unigram_entropy", summary.unigram_entropy},
-       {"sentences", options.sentences.empty() ? Json() : Json(summary.sentences)},
-       {"empty_documents", summary.empty_documents},
-       {"replaced_sequences", summary.replaced_sequences},
-       {"added_tokens_found", summary.added_tokens_found},
-       {"seconds", summary.tokenize_seconds},
-       {"ranks", world.size()}});
+  add_summary(options, tokenizer, summary, world.size(), result);
   if (!options.json.empty())
     io::write_file(options.json, io::json_text(result, 2) + "\n");
   return 0;
@@ -350,7 +439,7 @@ void add_tokenize(CommandLine& line) {
           "what is one document of a text file: the file, what lies between blank "
           "lines, or a line")
       ->check(CLI::IsMember({"file", "blank-line", "line"}))
-      ->capture_default_str();
+      ->default_str("file");
   command
       .add_option(
           "--sentences", options->sentences,
@@ -358,7 +447,7 @@ void add_tokenize(CommandLine& line) {
           "none: only blank lines end one); BERT's pairs need it")
       ->type_name("LANGUAGE");
   command.add_option("--json-key", options->json_key, "key of the text in JSON lines")
-      ->capture_default_str();
+      ->default_str("text");
   command.add_flag(
       "--plain-text", options->plain_text,
       "added tokens in the text, such as <|endoftext|>, are text like other");

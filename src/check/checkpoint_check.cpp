@@ -95,29 +95,45 @@ std::string problem_of_tensors(const ckpt::CheckpointReader& checkpoint,
       [&] { ckpt::require_params(checkpoint, whole->part().registry, content); });
 }
 
+// Empty where the corpora have the checkpoint's tokenizer, and where either is not known.
+std::string problem_of_tokenizer(const ckpt::CheckpointReader& checkpoint,
+                                 const DeckInQuestion& question) {
+  if (question.corpora.empty()) return "";
+  Log nobody(false);
+  return problem_of(
+      [&] { require_tokenizer_of(checkpoint, *question.corpora.front(), nobody); });
+}
+
 class StartCheck {
  public:
   StartCheck(const WantedStart& wanted, const DeckInQuestion& question,
              std::vector<NotChecked>& not_checked)
       : wanted_(wanted), question_(question), not_checked_(not_checked) {}
 
-  Errors run() {
+  StartErrors run() {
+    look();
+    return {std::move(errors_), has_other_corpora_};
+  }
+
+ private:
+  void look() {
     if (wanted_.resume != "never" || wanted_.begins) decide();
     if (!candidates_.empty()) {
       judge(kResume, resumed_, [&](const ckpt::CheckpointReader& checkpoint) {
-        add(compare_with_run(checkpoint, question_).errors);
+        const Errors differences = compare_with_run(checkpoint, question_).errors;
+        has_other_corpora_ = has_key(differences, "data.train");
+        add(differences);
       });
     } else if (!wanted_.init_from.empty() && begins_afresh()) {
-      if (!collect(kInitFrom, wanted_.init_from)) return std::move(errors_);
+      if (!collect(kInitFrom, wanted_.init_from)) return;
       judge(kInitFrom, wanted_.init_from, [&](const ckpt::CheckpointReader& checkpoint) {
+        has_other_corpora_ = !problem_of_tokenizer(checkpoint, question_).empty();
         add(errors_of_weights(checkpoint, question_, wanted_.init_from));
         note_unknown_tokenizer(checkpoint);
       });
     }
-    return std::move(errors_);
   }
 
- private:
   bool names_checkpoint() const {
     return wanted_.resume != "never" && wanted_.resume != "auto";
   }
@@ -216,6 +232,7 @@ class StartCheck {
   std::vector<io::Path> candidates_;        // newest first
   std::optional<ckpt::Manifest> manifest_;  // of the first of them, parsed once
   Errors errors_;
+  bool has_other_corpora_ = false;
 };
 
 }  // namespace
@@ -267,20 +284,15 @@ std::vector<config::DeckError> errors_of_weights(const ckpt::CheckpointReader& c
     if (problem.empty()) return;
     errors.push_back(error_of_option(kInitFrom, option, problem));
   };
-  if (!question.corpora.empty()) {
-    Log nobody(false);
-    note(problem_of(
-        [&] { require_tokenizer_of(checkpoint, *question.corpora.front(), nobody); }));
-  }
+  note(problem_of_tokenizer(checkpoint, question));
   const bool is_vocabulary_own = errors.empty() || question.deck.given("model.vocab");
   note(problem_of_tensors(checkpoint, question, ckpt::Content::weights,
                           is_vocabulary_own));
   return errors;
 }
 
-std::vector<config::DeckError> errors_of_start(const WantedStart& wanted,
-                                               const DeckInQuestion& question,
-                                               std::vector<NotChecked>& not_checked) {
+StartErrors errors_of_start(const WantedStart& wanted, const DeckInQuestion& question,
+                            std::vector<NotChecked>& not_checked) {
   return StartCheck(wanted, question, not_checked).run();
 }
 

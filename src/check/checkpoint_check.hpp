@@ -48,11 +48,16 @@ struct WantedStart {
   std::string init_from;         // empty: none
   bool begins = true;            // or nothing is begun: an existing run is no mistake
 };
+struct StartErrors {
+  std::vector<config::DeckError> errors = {};
+  // The corpora are not those that the checkpoint goes on with: what its samples would
+  // need of them is no question then.
+  bool has_other_corpora = false;
+};
 // All that is wrong with such a start, by files that are only looked at. What of them
 // cannot be looked at goes to the end of the list.
-std::vector<config::DeckError> errors_of_start(const WantedStart& wanted,
-                                               const DeckInQuestion& question,
-                                               std::vector<NotChecked>& not_checked);
+StartErrors errors_of_start(const WantedStart& wanted, const DeckInQuestion& question,
+                            std::vector<NotChecked>& not_checked);
 
 }  // namespace trireme::check
 

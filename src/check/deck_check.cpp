@@ -2,7 +2,8 @@
 //
 // DeckCheck::run() is the order of the checks: values, corpora, their tokenizers, the
 // vocabulary, samples, and the checkpoint last. A later check looks only at keys that no
-// earlier one has found wrong, so that one mistake is one line of the list.
+// earlier one has found wrong, so that one mistake is one line of the list. What samples
+// lack in corpora that are not the checkpoint's is left out again once that is known.
 #include "check/deck_check.hpp"
 
 #include <algorithm>
@@ -259,7 +260,9 @@ class DeckCheck {
       for (const NamedCorpus& named : train_) {
         if (named.missing.empty() || options_.purpose == Purpose::train) continue;
         add(named, named.missing + ", and only it says the vocabulary", kCorpus,
-            "the path of a corpus, or model.vocab: 50257");
+            deck().model.kind == config::ModelKind::gpt
+                ? "the path of a corpus, or model.vocab: 50257"
+                : "the path of a corpus");
       }
       return;
     }
@@ -284,9 +287,11 @@ class DeckCheck {
 
   void check_samples() {
     if (!knows_samples()) return;
+    const auto before = std::ssize(errors());
     for (NamedCorpus* named : all()) {
       if (named->corpus) named->windows = windows_of(*named);
     }
+    unfit_ = {before, std::ssize(errors())};
     for (const NamedCorpus* named : all()) {
       if (named->windows) check_parts(*named, *named->windows);
     }
@@ -359,10 +364,14 @@ class DeckCheck {
                                   .has_tensors = tells_tensors(),
                                   .has_vocabulary = is_right("model.vocab"),
                                   .corpora = result_.corpora};
-    add(errors_of_start({.resume = options_.resume,
-                         .init_from = options_.init_from,
-                         .begins = options_.purpose != Purpose::plan},
-                        question, result_.not_checked));
+    StartErrors start = errors_of_start({.resume = options_.resume,
+                                         .init_from = options_.init_from,
+                                         .begins = options_.purpose != Purpose::plan},
+                                        question, result_.not_checked);
+    if (start.has_other_corpora) {
+      errors().erase(errors().begin() + unfit_.first, errors().begin() + unfit_.second);
+    }
+    add(std::move(start.errors));
   }
 
   bool is_right(const std::string& key) const { return is_known(key) && !has_error(key); }
@@ -388,6 +397,8 @@ class DeckCheck {
   config::Examined examined_;
   CheckedDeck result_;
   std::vector<NamedCorpus> train_, validation_;
+  // Among the errors, those of corpora that cannot give samples of the kind: from, to.
+  std::pair<std::ptrdiff_t, std::ptrdiff_t> unfit_;
 };
 
 }  // namespace

@@ -36,6 +36,8 @@ struct ForeignConfig : config::ModelConfig {
   // Only where they are inside the vocabulary.
   std::optional<index_t> end_of_text = {};
   std::optional<index_t> padding = {};
+  // How many tokens the tokenizer has, where the file says so (data::kTokensKey).
+  std::optional<index_t> tokens = {};
 };
 
 // One weight of ours and what it is there.

@@ -106,13 +106,17 @@ data::Tokenizer with_usual_sentinels(const data::Tokenizer& tokenizer,
   return data::with_sentinels(tokenizer, dialect.usual_sentinels);
 }
 
+bool is_padding(index_t tokens, index_t rows) {
+  return rows - tokens <= data::most_padding(rows);
+}
+
 // A list of words that was cut at the end of a line cannot be told from a whole one but
 // by this.
-void require_all_tokens(const data::Tokenizer& tokenizer, index_t vocab,
+void require_all_tokens(const data::Tokenizer& tokenizer, const ForeignConfig& config,
                         const io::Path& directory) {
-  const index_t size = tokenizer.vocabulary_size();
+  const index_t size = tokenizer.vocabulary_size(), vocab = config.vocab;
   TRIREME_REQUIRE_INPUT(
-      vocab - size <= data::most_padding(vocab),
+      config.tokens == size || is_padding(size, vocab),
       "'{}': the tokenizer ({}) has {}, and the model's table of words {}, more than "
       "padding explains: its file is cut short, or another model's. {}",
       directory.string(), tokenizer.model().description(), format_plural(size, "token"),
@@ -195,12 +199,19 @@ data::TokenizerFiles find_tokenizer(const io::Path& directory, const Dialect& di
   const data::Tokenizer tokenizer = with_usual_sentinels(*read, dialect, config.vocab);
   require_fitting(tokenizer, config.vocab,
                   fmt::format("'{}': the tokenizer", directory.string()), kFix);
-  require_all_tokens(tokenizer, config.vocab, directory);
+  require_all_tokens(tokenizer, config, directory);
   compare_special(tokenizer, data::Special::end_of_document, config.end_of_text,
                   "eos_token_id", directory, log);
   compare_special(tokenizer, data::Special::padding, config.padding, "pad_token_id",
                   directory, log);
   return tokenizer.files();
+}
+
+std::optional<index_t> tokens_to_say(const data::TokenizerFiles& files,
+                                     const ForeignConfig& config) {
+  if (files.empty()) return std::nullopt;
+  const index_t size = data::Tokenizer::from_files(files).vocabulary_size();
+  return is_padding(size, config.vocab) ? std::nullopt : std::optional(size);
 }
 
 data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,

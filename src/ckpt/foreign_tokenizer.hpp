@@ -3,6 +3,8 @@
 #ifndef TRIREME_CKPT_FOREIGN_TOKENIZER_HPP_
 #define TRIREME_CKPT_FOREIGN_TOKENIZER_HPP_
 
+#include <optional>
+
 #include "base/log.hpp"
 #include "ckpt/dialect.hpp"
 #include "data/tokenizer.hpp"
@@ -17,6 +19,11 @@ namespace trireme::ckpt {
 // model's, or cut short.
 data::TokenizerFiles find_tokenizer(const io::Path& directory, const Dialect& dialect,
                                     const ForeignConfig& config, Log& log);
+
+// What data::kTokensKey of a config.json is to say; none where padding explains the rows
+// without a token, or there is no tokenizer.
+std::optional<index_t> tokens_to_say(const data::TokenizerFiles& files,
+                                     const ForeignConfig& config);
 
 // A checkpoint's files as transformers reads them, with a tokenizer_config.json where
 // there is none. InputError as above.

@@ -16,6 +16,7 @@
 #include "base/plural.hpp"
 #include "ckpt/foreign_tokenizer.hpp"
 #include "ckpt/numbers.hpp"
+#include "data/vocabulary_size.hpp"
 #include "io/atomic_file.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
@@ -88,7 +89,15 @@ HuggingFaceModel::Recognised HuggingFaceModel::recognise(
   const auto config = io::parse_json_file<nlohmann::json>(
       io::read_file(path, "Hugging Face model's config.json"), where);
   const Dialect& dialect = dialect_of_config(config, where, dialects);
-  return {dialect, dialect.read_config(config, where, log)};
+  Recognised recognised = {dialect, dialect.read_config(config, where, log)};
+  try {
+    if (config.contains(data::kTokensKey)) {
+      recognised.second.tokens = io::json_value<std::int64_t>(config, data::kTokensKey);
+    }
+  } catch (const io::JsonError& error) {
+    throw InputError(error.in_file(where));
+  }
+  return recognised;
 }
 
 HuggingFaceModel::HuggingFaceModel(const io::Path& directory, Log& log,
@@ -182,8 +191,11 @@ std::size_t write_hugging_face(const io::Path& path, const Dialect& dialect,
   io::require_absent(directory);
   // These may throw, and are therefore made before anything is written.
   const data::TokenizerFiles text_files = for_transformers(tokenizer, dialect, config);
-  const std::string config_text =
-      io::exact_json_text(dialect.config_json(config), 2) + "\n";
+  nlohmann::ordered_json config_json = dialect.config_json(config);
+  if (const auto tokens = tokens_to_say(text_files, config)) {
+    config_json[data::kTokensKey] = *tokens;
+  }
+  const std::string config_text = io::exact_json_text(config_json, 2) + "\n";
   nlohmann::ordered_json generation;
   if (dialect.generation_config != nullptr) {
     generation = dialect.generation_config(config);

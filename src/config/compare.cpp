@@ -69,6 +69,8 @@ Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
     if (path == "model.vocab" && deck.model.vocab == 0) continue;  // the corpus decides
     const bool has_moved = corpora == Corpora::may_have_moved &&
                            differs_in_paths_alone(checkpoint, deck, path);
+    // It has no place beside data.validation, which is the error where it is gone.
+    if (path == "data.split" && before.empty() && !deck.given(path)) continue;
     const Rule rule = has_moved ? Rule::free : rule_of(path);
     const auto origin = deck.origins.find(path);
     const bool by_set = origin != deck.origins.end() && origin->second == "--set";
@@ -87,7 +89,8 @@ Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
             : "the checkpoint's value: it defines the run",
         rule == Rule::with_set
             ? fmt::format("--set {}={}, or {}: {}", path, now, path, shown)
-            : fmt::format("{}: {}, or start a new run in another run.dir", path, shown));
+            : fmt::format("{}, or start a new run in another run.dir",
+                          before.empty() ? "remove " + path : path + ": " + before));
     result.errors.push_back(std::move(error));
   }
   return result;

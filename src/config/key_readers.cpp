@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/types.hpp"
 #include "base/words.hpp"
@@ -22,14 +23,28 @@ namespace {
 // The most that a length may be: sums of a few do not overflow.
 constexpr index_t kLongest = 1000000000000000000;
 
-// The text of a plain scalar, or the problem that it is none.
-std::optional<Problem> want_scalar(const YamlValue& value, const char* wanted) {
+// What the key's own reader says to a plain scalar.
+using Read = std::function<std::optional<Problem>(const YamlValue&)>;
+
+// The text as a plain scalar where the reader takes it, else what the reader would have.
+std::string plain_fix(const YamlValue& value, const Read& read) {
+  YamlValue plain = value;
+  plain.quoted = false;
+  const std::optional<Problem> problem = read(plain);
+  return problem ? problem->fix : plain.text;
+}
+
+// The problem of a value that is no plain scalar.
+std::optional<Problem> want_scalar(const YamlValue& value, const char* wanted,
+                                   const Read& read) {
   if (value.is_scalar() && !value.quoted) return std::nullopt;
   if (value.is_scalar()) {
-    return Problem{fmt::format("is text in quotes; {} is wanted", wanted), value.text};
+    return Problem{fmt::format("is text in quotes; {} is wanted", wanted),
+                   plain_fix(value, read)};
   }
   if (value.is_list() && value.items.size() == 1 && value.items[0].is_scalar()) {
-    return Problem{fmt::format("is a list; {} is wanted", wanted), value.items[0].text};
+    return Problem{fmt::format("is a list; {} is wanted", wanted),
+                   plain_fix(value.items[0], read)};
   }
   return Problem{fmt::format("is {}; {} is wanted", kind_of(value), wanted), ""};
 }
@@ -64,7 +79,11 @@ std::string join_words(const std::vector<std::string_view>& words) {
 
 std::optional<Problem> read_integer(const YamlValue& value, index_t least, index_t most,
                                     index_t& out) {
-  if (auto problem = want_scalar(value, "a whole number")) return problem;
+  const Read read = [&](const YamlValue& plain) {
+    index_t ignored = 0;
+    return read_integer(plain, least, most, ignored);
+  };
+  if (auto problem = want_scalar(value, "a whole number", read)) return problem;
   const auto integer = parse_integer(value.text);
   if (!integer) {
     const auto number = parse_number(value.text);
@@ -89,7 +108,11 @@ std::optional<Problem> read_integer(const YamlValue& value, index_t least, index
 
 std::optional<Problem> read_number(const YamlValue& value, const NumberRange& range,
                                    double& out) {
-  if (auto problem = want_scalar(value, "a number")) return problem;
+  const Read read = [&](const YamlValue& plain) {
+    double ignored = 0.0;
+    return read_number(plain, range, ignored);
+  };
+  if (auto problem = want_scalar(value, "a number", read)) return problem;
   const auto number = parse_number(value.text);
   if (!number) return Problem{"is not a number", ""};
   const bool below = range.open_below ? *number <= range.least : *number < range.least;
@@ -105,7 +128,11 @@ std::optional<Problem> read_number(const YamlValue& value, const NumberRange& ra
 }
 
 std::optional<Problem> read_boolean(const YamlValue& value, bool& out) {
-  if (auto problem = want_scalar(value, "true or false")) return problem;
+  const Read read = [&](const YamlValue& plain) {
+    bool ignored = false;
+    return read_boolean(plain, ignored);
+  };
+  if (auto problem = want_scalar(value, "true or false", read)) return problem;
   if (value.text == "true" || value.text == "false") {
     out = value.text == "true";
     return std::nullopt;
@@ -135,7 +162,11 @@ std::optional<Problem> read_path(const YamlValue& value, std::string& out) {
 }
 
 std::optional<Problem> read_length(const YamlValue& value, index_t least, Length& out) {
-  if (auto problem = want_scalar(value, "a length")) return problem;
+  const Read read = [&](const YamlValue& plain) {
+    Length ignored;
+    return read_length(plain, least, ignored);
+  };
+  if (auto problem = want_scalar(value, "a length", read)) return problem;
   auto parsed = parse_length(value.text);
   if (!parsed.value) return Problem{parsed.what, parsed.fix};
   if (parsed.value->amount < least) {
@@ -154,7 +185,11 @@ std::optional<Problem> read_length(const YamlValue& value, index_t least, Length
 
 std::optional<Problem> read_time(const YamlValue& value, const std::string& word,
                                  std::optional<double>& out) {
-  if (auto problem = want_scalar(value, "a time")) return problem;
+  const Read read = [&](const YamlValue& plain) {
+    std::optional<double> ignored;
+    return read_time(plain, word, ignored);
+  };
+  if (auto problem = want_scalar(value, "a time", read)) return problem;
   if (value.text == word) {
     out.reset();
     return std::nullopt;

@@ -96,6 +96,7 @@ class TokenizingSink : public DocumentSink {
 
   void begin_document() override { spool_.begin_document(); }
   void text(std::string_view bytes) override {
+    text_bytes_ += bytes.size();
     ids_.clear();
     if (splitter_) {
       // Places are those of the repaired text.
@@ -113,6 +114,7 @@ class TokenizingSink : public DocumentSink {
   std::uint64_t replaced_sequences() const {
     return replaced_ + encoder_.replaced_sequences();
   }
+  std::uint64_t text_bytes() const { return text_bytes_; }
   const Encoder& encoder() const { return encoder_; }
 
  private:
@@ -141,6 +143,7 @@ class TokenizingSink : public DocumentSink {
   std::vector<std::size_t> begins_, sentences_;
   std::string repaired_;
   std::uint64_t replaced_ = 0;
+  std::uint64_t text_bytes_ = 0;
 };
 
 std::uint64_t summed(comm::Communicator& comm, std::uint64_t value) {
@@ -160,6 +163,22 @@ std::vector<std::uint64_t> summed(comm::Communicator& comm,
       total[i] += value;
     }
   }
+  return total;
+}
+
+// Of all ranks, how often each added token was found.
+std::map<TokenId, std::uint64_t> summed(comm::Communicator& comm,
+                                        const Tokenizer& tokenizer,
+                                        const std::map<TokenId, std::uint64_t>& found) {
+  std::map<TokenId, std::uint64_t> total;
+  for (const AddedToken& token : tokenizer.added_tokens()) total[token.id] = 0;
+  for (const auto& [id, count] : found) total[id] = count;
+  std::vector<std::uint64_t> counts;
+  for (const auto& [id, count] : total) counts.push_back(count);
+  counts = summed(comm, counts);
+  std::size_t next = 0;
+  for (auto& [id, count] : total) count = counts[next++];
+  std::erase_if(total, [](const auto& entry) { return entry.second == 0; });
   return total;
 }
 
@@ -375,7 +394,10 @@ Spooled spool_part(const Tokenizer& tokenizer, std::uint64_t input_bytes,
   summary.empty_documents = summed(comm, empty);
   summary.input_bytes = input_bytes;
   summary.tokenize_seconds = comm.all_reduce(seconds, comm::Op::max);
-  summary.unigram_entropy = entropy_of(summed(comm, spooled.part->counts));
+  const std::vector<std::uint64_t> counts = summed(comm, spooled.part->counts);
+  summary.unigram_entropy = entropy_of(counts);
+  const std::optional<TokenId> unknown = tokenizer.find_special(Special::unknown);
+  if (unknown) summary.unknown_tokens = counts[*unknown];
   return spooled;
 }
 
@@ -384,21 +406,27 @@ Spooled spool_part(const Tokenizer& tokenizer, std::uint64_t input_bytes,
 CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& source,
                            const std::filesystem::path& out, comm::Communicator& comm,
                            const CorpusOptions& options) {
-  std::uint64_t text_bytes = 0, replaced = 0, added = 0;
+  std::uint64_t unpacked = 0, text = 0, replaced = 0;
+  std::map<TokenId, std::uint64_t> added;
   Spooled spooled =
       spool_part(tokenizer, source.bytes(), out, comm, options, [&](TokenSpool& spool) {
         TokenizingSink sink(tokenizer, options, spool);
         const DocumentSource::ReadStats read =
             source.read(comm.rank(), comm.size(), sink, options.progress);
-        text_bytes = read.text_bytes;
+        unpacked = read.unpacked_bytes;
+        text = sink.text_bytes();
         replaced = read.replaced_sequences + sink.replaced_sequences();
         added = sink.encoder().added_tokens_found();
         return read.empty_documents;
       });
   CorpusSummary& summary = spooled.summary;
-  summary.input_bytes = summed(comm, text_bytes);  // compressed inputs', unpacked
+  summary.input_bytes = summed(comm, unpacked);
+  summary.text_bytes = summed(comm, text);
   summary.replaced_sequences = summed(comm, replaced);
-  summary.added_tokens_found = summed(comm, added);
+  summary.added_tokens_found = summed(comm, tokenizer, added);
+  for (const auto& [id, count] : summary.added_tokens_found) {
+    if (id == tokenizer.find_special(Special::unknown)) summary.unknown_tokens -= count;
+  }
   TRIREME_REQUIRE_INPUT(summary.documents > 0,
                         "nothing to tokenize: the {} of input have no document with text "
                         "({} empty ones)",

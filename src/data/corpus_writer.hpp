@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 
@@ -40,10 +41,14 @@ struct CorpusSummary {
   std::uint64_t sentences = 0;        // 0 where they are not kept
   std::uint64_t empty_documents = 0;  // left out
   std::uint64_t input_bytes = 0;
+  std::uint64_t text_bytes = 0;  // of documents: no JSON, no line ends around them
   std::uint64_t replaced_sequences = 0;  // invalid UTF-8
-  std::uint64_t added_tokens_found = 0;  // "<|endoftext|>" and the like in the text
-  double unigram_entropy = 0.0;          // nats per token
-  double tokenize_seconds = 0.0;         // of the slowest rank, without writing
+  // Tokens for what the tokenizer has no pieces for; not those that a text spells.
+  std::uint64_t unknown_tokens = 0;
+  // "<|endoftext|>" and the like in the text: how often, by id.
+  std::map<TokenId, std::uint64_t> added_tokens_found;
+  double unigram_entropy = 0.0;   // nats per token
+  double tokenize_seconds = 0.0;  // of the slowest rank, without writing
 };
 
 // Takes the documents of one rank as token ids.

@@ -16,6 +16,7 @@
 #include "config/enums.hpp"
 #include "data/dataset.hpp"
 #include "data/masked_vocabulary.hpp"
+#include "data/sentences.hpp"
 #include "data/tokenizer.hpp"
 
 namespace trireme::data {
@@ -106,6 +107,16 @@ constexpr const char* kLongerDocuments =
     "make the corpus again with `trireme tokenize --documents blank-line` or "
     "`--documents file`, where a line of its text is less than a document";
 
+// Of documents that --sentences none left whole.
+constexpr const char* kSentencesOfLanguage =
+    "make the corpus again with `trireme tokenize --sentences en`, or another LANGUAGE, "
+    "by whose rules a sentence ends within a line";
+
+// Whether only blank lines end its sentences: documents that end there have one each.
+bool has_sentences_by_blank_lines(const Corpus& corpus) {
+  return corpus.sentence_language() == code_of(Language::none);
+}
+
 // The tokens of text that a document has at least of which anything counts.
 index_t least_tokens(const config::Deck& deck) {
   switch (deck.model.kind) {
@@ -192,18 +203,23 @@ void require_pairs(const config::Deck& deck, const Corpus& corpus, const TokenRa
   const config::Pairs pairs = deck.data.pairs;
   if (deck.model.kind != config::ModelKind::bert || pairs == config::Pairs::none) return;
   const PartWords words = part_words(corpus, part, name);
+  const bool by_blank_lines = has_sentences_by_blank_lines(corpus);
   TRIREME_REQUIRE_INPUT(
       has_pairs(corpus, part),
       "{} has no document of two sentences, and data.pairs: {} makes pairs of a "
-      "document's: {}{}",
-      words.subject, config::name_of(pairs), words.advice, kLongerDocuments);
+      "document's: {}{}{}",
+      words.subject, config::name_of(pairs),
+      by_blank_lines
+          ? "it was made with --sentences none, where only blank lines end a sentence: "
+          : "",
+      words.advice, by_blank_lines ? kSentencesOfLanguage : kLongerDocuments);
   TRIREME_REQUIRE_INPUT(
       pairs != config::Pairs::next || has_documents(corpus, part, 2, 1),
       "{} has one document with text, and data.pairs: next takes every other second "
       "segment from another one: {}make the corpus again with `trireme tokenize "
-      "--documents blank-line`, which begins a document behind each blank line, or train "
-      "with data.pairs: order",
-      words.subject, words.advice);
+      "--documents blank-line{}`, which begins a document behind each blank line, or "
+      "train with data.pairs: order",
+      words.subject, words.advice, by_blank_lines ? " --sentences en" : "");
 }
 
 SampleRules rules_of(const config::Deck& deck,

@@ -14,8 +14,9 @@
 #include "data/document_source.hpp"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
@@ -101,26 +102,51 @@ bool has_json_lines(const std::filesystem::path& path) {
   return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
 }
 
-// What is not text: its beginning says so.
-void refuse_formats(const std::filesystem::path& path, std::string_view text) {
+struct Format {
+  std::string_view name;
+  std::string_view fix = "unpack it first";
+};
+
+// A format that is not text, told by its beginning. What the name of bzip2 alone begins
+// with may be text; behind it and a digit comes the mark of a block, or of the end.
+std::optional<Format> format_of(std::string_view text) {
+  using namespace std::string_view_literals;
   constexpr std::size_t kTarMark = 257;  // bytes into an archive
-  constexpr std::array<std::pair<std::string_view, const char*>, 4> kinds = {{
-      {"\x1F\x8B", "gzip"},
-      {"\x28\xB5\x2F\xFD", "zstd"},
-      {"\xFD"
-       "7zXZ",
-       "xz"},
-      {"\x89HDF", "HDF5"},
-  }};
-  std::string_view found;
-  for (const auto& [magic, name] : kinds) {
-    if (text.starts_with(magic)) found = name;
+  constexpr std::size_t kBzip2Block = 4;
+  constexpr std::string_view kTake = "take the text out of it first";
+  constexpr std::pair<std::string_view, Format> kFormats[] = {
+      {"\x1F\x8B"sv, {"gzip"}},
+      {"\x28\xB5\x2F\xFD"sv, {"zstd"}},
+      {"\xFD\x37zXZ"sv, {"xz"}},
+      {"PK\x03\x04"sv, {"zip"}},
+      {"\x89HDF"sv, {"HDF5", kTake}},
+      {"\x89PNG"sv, {"PNG", kTake}},
+      {"%PDF-"sv, {"PDF", kTake}},
+      // The longer mark of two that begin alike comes first.
+      {"\xFF\xFE\0\0"sv, {"UTF-32", "make it UTF-8 first: iconv -f UTF-32 -t UTF-8"}},
+      {"\0\0\xFE\xFF"sv, {"UTF-32", "make it UTF-8 first: iconv -f UTF-32 -t UTF-8"}},
+      {"\xFF\xFE"sv, {"UTF-16", "make it UTF-8 first: iconv -f UTF-16 -t UTF-8"}},
+      {"\xFE\xFF"sv, {"UTF-16", "make it UTF-8 first: iconv -f UTF-16 -t UTF-8"}},
+  };
+  for (const auto& [magic, format] : kFormats) {
+    if (text.starts_with(magic)) return format;
   }
-  if (text.size() > kTarMark && text.substr(kTarMark).starts_with("ustar")) found = "tar";
-  TRIREME_REQUIRE_INPUT(found.empty(),
-                        "input '{}' is a {} file, expected plain text or JSON lines: "
-                        "unpack it first",
-                        path.string(), found);
+  if (text.size() > kBzip2Block && text.starts_with("BZh")) {
+    const std::string_view block = text.substr(kBzip2Block);
+    if (block.starts_with("1AY&SY") || block.starts_with("\x17\x72\x45\x38\x50\x90"))
+      return Format{"bzip2"};
+  }
+  if (text.size() > kTarMark && text.substr(kTarMark).starts_with("ustar"))
+    return Format{"tar"};
+  return std::nullopt;
+}
+
+void refuse_formats(const std::filesystem::path& path, std::string_view text) {
+  const std::optional<Format> found = format_of(text);
+  if (!found) return;
+  throw InputError(
+      fmt::format("input '{}' is a {} file, expected plain text or JSON lines: {}",
+                  path.string(), found->name, found->fix));
 }
 
 }  // namespace
@@ -159,6 +185,10 @@ DocumentSource::DocumentSource(const std::vector<std::filesystem::path>& inputs,
       inputs.size() == 1
           ? fmt::format("input '{}' is", inputs[0].string())
           : fmt::format("all {} are", format_plural(inputs.size(), "input")));
+}
+
+std::size_t DocumentSource::json_inputs() const {
+  return static_cast<std::size_t>(std::ranges::count(inputs_, true, &Input::json_lines));
 }
 
 std::size_t DocumentSource::compressed_inputs() const {
@@ -333,7 +363,7 @@ class DocumentSource::Reading {
   void take(Input& window, std::size_t cut) {
     if (cut == 0) return;
     range(window, 0, cut, [](std::size_t) {});
-    stats.text_bytes += cut;
+    stats.unpacked_bytes += cut;
     window.is_continued = true;
     window.lines_before += static_cast<std::uint64_t>(std::count(
         window.text.begin(), window.text.begin() + static_cast<long>(cut), '\n'));
@@ -463,7 +493,7 @@ DocumentSource::ReadStats DocumentSource::read(
         reading.compressed(input, done);
       } else {
         reading.range(input, begin, end, done);
-        reading.stats.text_bytes += end - begin;
+        reading.stats.unpacked_bytes += end - begin;
       }
     }
   } catch (const InputError&) {

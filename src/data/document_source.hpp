@@ -61,6 +61,8 @@ class DocumentSource {
   DocumentSource(const std::vector<std::filesystem::path>& inputs, SourceOptions options);
 
   std::uint64_t bytes() const { return bytes_; }
+  std::size_t inputs() const { return inputs_.size(); }
+  std::size_t json_inputs() const;
   std::size_t compressed_inputs() const;
   // Plain texts that are one document each, which is not cut.
   std::size_t whole_documents() const;
@@ -69,7 +71,7 @@ class DocumentSource {
 
   struct ReadStats {
     std::uint64_t bytes = 0;               // of input, compressed where it is
-    std::uint64_t text_bytes = 0;          // of input, unpacked
+    std::uint64_t unpacked_bytes = 0;      // of input
     std::uint64_t empty_documents = 0;     // left out
     std::uint64_t replaced_sequences = 0;  // invalid UTF-8 in JSON lines
   };

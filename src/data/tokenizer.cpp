@@ -198,7 +198,7 @@ void Encoder::encode_valid(std::string_view text, std::vector<TokenId>& ids,
     encode_plain(text, begin, at, ids, begins);
     ids.push_back(token->id);
     if (begins != nullptr) begins->push_back(at);
-    ++added_found_;
+    ++added_found_[token->id];
     begin = at + token->text.size();
   }
   encode_plain(text, begin, text.size(), ids, begins);

@@ -113,7 +113,10 @@ class Encoder {
               std::vector<std::size_t>& begins);
 
   std::uint64_t replaced_sequences() const { return replaced_; }
-  std::uint64_t added_tokens_found() const { return added_found_; }
+  // By id, how often each was found in the texts; those that were not are left out.
+  const std::map<TokenId, std::uint64_t>& added_tokens_found() const {
+    return added_found_;
+  }
 
  private:
   void encode_valid(std::string_view text, std::vector<TokenId>& ids,
@@ -130,7 +133,7 @@ class Encoder {
   std::array<bool, 256> starts_added_{};
   std::string repaired_;
   std::uint64_t replaced_ = 0;
-  std::uint64_t added_found_ = 0;
+  std::map<TokenId, std::uint64_t> added_found_;
 };
 
 // Decodes ids as they come: whole characters only, the beginning of one is kept back

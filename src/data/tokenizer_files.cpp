@@ -123,10 +123,22 @@ Paths tokenizer_files_in(const std::filesystem::path& directory) {
         kWordList, kSentencePieceFile, "tokenizer.model", "sentencepiece.bpe.model"}) {
     if (std::filesystem::exists(directory / name)) found.push_back(directory / name);
   }
+  // A model of another name is one, too; a tokenizer.json has no use for it.
+  if (found.empty() || found.front().filename() != kTokenizerJson) {
+    Paths others;
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      if (entry.is_regular_file() && is_model(entry.path()) &&
+          std::ranges::find(found, entry.path()) == found.end()) {
+        others.push_back(entry.path());
+      }
+    }
+    std::ranges::sort(others);
+    found.insert(found.end(), others.begin(), others.end());
+  }
   TRIREME_REQUIRE_INPUT(!found.empty(),
                         "directory '{}' has no tokenizer: expected tokenizer.json, "
                         "vocab.json (encoder.json) with merges.txt (vocab.bpe), "
-                        "vocab.txt or spiece.model in it",
+                        "vocab.txt or a .model of SentencePiece in it",
                         directory.string());
   return found;
 }

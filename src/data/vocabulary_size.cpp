@@ -53,6 +53,10 @@ std::optional<SaidSize> size_in_config(const Json& config, VocabularyFile kind) 
   const auto said = config.find("vocab_size");
   if (said == config.end() || said->is_null()) return std::nullopt;
   const auto rows = io::json_value<std::int64_t>(config, "vocab_size");
+  if (config.contains(kTokensKey)) {
+    const auto tokens = io::json_value<std::int64_t>(config, kTokensKey);
+    return SaidSize{tokens, rows, fmt::format("{} {}", kTokensKey, tokens)};
+  }
   const bool is_list = kind == VocabularyFile::word_list;
   const index_t spare = std::clamp<index_t>(
       is_list ? most_padding(rows) : kMostUnnamedSentinels + kMostMultiple - 1, 0,

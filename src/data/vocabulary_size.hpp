@@ -19,6 +19,11 @@ struct VocabularySize {
   index_t all = 0;  // with what a tokenizer_config.json adds to them
 };
 
+// The key of a config.json by which `trireme convert` says how many tokens a model has
+// whose rows are more than padding explains, so that it is taken back; transformers keeps
+// it and does not look at it.
+inline constexpr const char* kTokensKey = "trireme_tokens";
+
 // How many rows of a model's table of words may be without a token, as padding.
 index_t most_padding(index_t rows);
 

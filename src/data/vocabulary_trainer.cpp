@@ -8,10 +8,14 @@
 #include "data/vocabulary_trainer.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -156,8 +160,36 @@ TrainedFile train_on_counts(const DocumentSource& source, Sink& sink,
   return trained;
 }
 
+// How many pieces the library wants at least, where its message is that of too few for
+// the characters: "... smaller than required_chars. 260 vs 347. Increase ...". It alone
+// knows, as it counts the characters that its normaliser makes.
+std::optional<std::int64_t> wanted_pieces(std::string_view message) {
+  constexpr std::string_view kMark = "required_chars. ", kVersus = " vs ";
+  const std::size_t mark = message.find(kMark);
+  if (mark == std::string_view::npos) return std::nullopt;
+  const std::size_t versus = message.find(kVersus, mark);
+  if (versus == std::string_view::npos) return std::nullopt;
+  message.remove_prefix(versus + kVersus.size());
+  std::int64_t wanted = 0;
+  const auto read =
+      std::from_chars(message.data(), message.data() + message.size(), wanted);
+  return read.ec == std::errc() ? std::optional(wanted) : std::nullopt;
+}
+
+[[noreturn]] void refuse_size(std::int64_t pieces, std::int64_t wanted,
+                              std::int64_t sentinels) {
+  throw InputError(fmt::format(
+      "a unigram vocabulary of {} is too small for this text: its characters, the bytes "
+      "and {} make {}: make it {} at least{}",
+      format_plural(pieces + sentinels, "token"),
+      format_plural(kT5Specials, "special token"), wanted, wanted + sentinels,
+      sentinels > 0
+          ? fmt::format(" ({} among them)", format_plural(sentinels, "sentinel"))
+          : ""));
+}
+
 std::string trained_unigram_model(const WordCounter::Counts& counts, TokenId pieces,
-                                  bool& ran_out) {
+                                  std::int64_t sentinels, bool& ran_out) try {
   CountedWordList words(counts.begin(), counts.end());
   std::ranges::sort(words);
   const std::string model = train_sentence_piece({{"model_type", "unigram"},
@@ -172,6 +204,10 @@ std::string trained_unigram_model(const WordCounter::Counts& counts, TokenId pie
                                                  words);
   ran_out = SentencePieceModel::parse("trained", model).pieces.size() < pieces;
   return model;
+} catch (const InputError& error) {
+  const std::optional<std::int64_t> wanted = wanted_pieces(error.what());
+  if (!wanted) throw;
+  refuse_size(pieces, *wanted, sentinels);
 }
 
 std::vector<std::string_view> characters_of(std::string_view word) {
@@ -320,7 +356,7 @@ TrainedTokenizer train_unigram(const DocumentSource& source, TokenId size,
   const TrainedFile trained =
       train_on_counts(source, sink, comm, progress, kNoWords,
                       [&](const WordCounter::Counts& counts, bool& ran_out) {
-                        return trained_unigram_model(counts, pieces, ran_out);
+                        return trained_unigram_model(counts, pieces, sentinels, ran_out);
                       });
   nlohmann::ordered_json config;
   config["tokenizer_class"] = "T5Tokenizer";

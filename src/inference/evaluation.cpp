@@ -69,14 +69,17 @@ std::vector<std::uint32_t> token_lengths(const data::Corpus& corpus) {
   return lengths;
 }
 
-// The corpora that are named, each a set.
-std::vector<Plan> plans_of_files(const EvaluateOptions& options,
-                                 const config::Deck& deck) {
+// The corpora that are named, each a set. Their tokenizer is compared before samples are
+// made: of one for another kind of model these lack much, and none of that is the
+// mistake.
+std::vector<Plan> plans_of_files(const EvaluateOptions& options, const config::Deck& deck,
+                                 const ckpt::CheckpointReader& checkpoint, Log& log) {
   std::vector<Plan> plans;
   for (const std::string& path : options.data) {
     Plan plan;
     plan.corpora = {std::make_shared<const data::Corpus>(path)};
     const data::Corpus& corpus = *plan.corpora.front();
+    check::require_tokenizer_of(checkpoint, corpus, log);
     data::TokenRange range{0, corpus.token_count()};
     if (options.split) range = data::split_range(deck, corpus, *options.split);
     const bool tail = options.tail || !options.split;
@@ -92,10 +95,16 @@ std::vector<Plan> plans_of_files(const EvaluateOptions& options,
 
 // The corpora of the run, cut as it cuts them.
 std::vector<Plan> plans_of_run(const EvaluateOptions& options, const config::Deck& deck,
-                               const ckpt::CheckpointReader& checkpoint) {
+                               const ckpt::CheckpointReader& checkpoint, Log& log) {
+  TRIREME_REQUIRE_INPUT(
+      !deck.data.train.empty(),
+      "'{}' names no corpora of its own, as a converted model has none: "
+      "give --data CORPUS (made by `trireme tokenize`)",
+      checkpoint.path().string());
   const data::Split split = options.split.value_or(data::Split::validation);
   const auto corpora = data::open_corpora(deck);
   check::require_corpora_of(checkpoint, corpora);
+  check::require_tokenizer_of(checkpoint, *corpora.front(), log);
   std::vector<Plan> plans;
   for (data::ValidationSet& set :
        data::make_sets(deck, corpora, split,
@@ -110,11 +119,11 @@ std::vector<Plan> plans_of_run(const EvaluateOptions& options, const config::Dec
 
 std::vector<Plan> make_plans(const EvaluateOptions& options, const config::Deck& deck,
                              const ckpt::CheckpointReader& checkpoint, Log& log) {
-  std::vector<Plan> plans = options.data.empty() ? plans_of_run(options, deck, checkpoint)
-                                                 : plans_of_files(options, deck);
+  std::vector<Plan> plans = options.data.empty()
+                                ? plans_of_run(options, deck, checkpoint, log)
+                                : plans_of_files(options, deck, checkpoint, log);
   for (Plan& plan : plans) {
     const data::Corpus& corpus = *plan.corpora.front();
-    check::require_tokenizer_of(checkpoint, corpus, log);
     TRIREME_REQUIRE_INPUT(
         corpus.vocabulary_size() <= static_cast<data::TokenId>(deck.model.vocab),
         "corpus '{}' has a vocabulary of {}, and the model one of {}: it was made with "

@@ -93,20 +93,36 @@ std::optional<data::TokenId> find_first_word(const LoadedModel& model,
   return padding;
 }
 
+// The command that uses a model so, as its user calls it.
+std::string name_of_use(model::Use use) {
+  switch (use) {
+    case model::Use::text:
+      return "generate";
+    case model::Use::vectors:
+      return "embed";
+    case model::Use::words:
+      return "fill";
+    case model::Use::training:
+      break;
+  }
+  throw Error("name_of_use: a model to be trained is not loaded here");
+}
+
 // The deck's `precision` as overrides say.
 config::PrecisionConfig precision_of(const config::Deck& trained,
-                                     const std::vector<std::string>& overrides) {
+                                     const std::vector<std::string>& overrides,
+                                     model::Use use) {
   for (const std::string& text : overrides) {
     TRIREME_REQUIRE_INPUT(is_precision_of_use(key_of(text)),
-                          "--set {}: generation takes precision.compute and "
+                          "--set {}: `trireme {}` takes precision.compute and "
                           "precision.gemm; the model is the checkpoint's, and nothing "
-                          "else of a deck has to do with generation",
-                          text);
+                          "else of a deck matters here",
+                          text, name_of_use(use));
   }
   config::Deck deck = trained;
   if (!overrides.empty()) {
-    const std::string use = "generation";
-    deck = config::parse(config::resolved_text(deck_of_use(trained, use)), use,
+    const std::string name = name_of_use(use);
+    deck = config::parse(config::resolved_text(deck_of_use(trained, name)), name,
                          {.overrides = overrides, .ranks = 1});
   }
   if (!names_products(overrides)) {
@@ -150,7 +166,7 @@ LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, 
                     .replica = {},
                     .tokenizer = {},
                     .end_of_document = {}};
-  model.deck.precision = precision_of(model.deck, overrides);
+  model.deck.precision = precision_of(model.deck, overrides, use);
   if (!model.training.tokenizer.empty()) {
     model.tokenizer = data::Tokenizer::from_files(model.training.tokenizer);
   }

@@ -268,13 +268,39 @@ TEST_F(Embed, Refusals) {
   expect_refusal(embed(scratch_ / "bert_odd", {"--text", lines, "--out", lines}),
                  {"t.txt"});
   EXPECT_FALSE(fs::exists(out));
-  spill(out, "old");
-  expect_refusal(of_model(scratch_ / "bert_odd"), {"exists already", "--overwrite"});
-  EXPECT_EQ(slurp(out), "old");
-  EXPECT_EQ(
-      embed(scratch_ / "bert_odd", {"--text", lines, "--out", out, "--overwrite"}).status,
-      0);
-  EXPECT_EQ(vectors_in(out).size(), kHidden);
+}
+
+TEST_F(Embed, ReplacesItsOwnVectorsAlone) {
+  convert_fixture(scratch_, "bert_odd");
+  const fs::path model = scratch_ / "bert_odd", out = scratch_ / "o.h5";
+  const fs::path first = write_lines("a.txt", {"w5"});
+  const fs::path second = write_lines("b.txt", {"w6", "w7"});
+  ASSERT_EQ(embed(model, {"--text", first, "--out", out, "--overwrite"}).status, 0);
+  const std::string before = slurp(out);
+  expect_refusal(embed(model, {"--text", second, "--out", out}),
+                 {"exists already", "give --overwrite"});
+  EXPECT_TRUE(slurp(out) == before);
+  ASSERT_EQ(embed(model, {"--text", second, "--out", out, "--overwrite"}).status, 0);
+  EXPECT_EQ(vectors_in(out).size(), 2 * kHidden);
+
+  // A corpus, a part of a checkpoint, a file of somebody else, a text.
+  const fs::path copy = scratch_ / "corpus.h5", foreign = scratch_ / "foreign.h5";
+  fs::copy_file(corpus(), copy);
+  io::H5File file = io::H5File::create(foreign);
+  for (const char* name : {"embeddings", "offsets", "tokens"}) {
+    file.make_dataset(name, DType::int64, {1}).write(std::vector<std::int64_t>{1});
+  }
+  file.close();
+  make_checkpoint(scratch_ / "gpt");
+  const fs::path index = scratch_ / "gpt/checkpoints/latest/index.h5";
+  for (const fs::path& other : {copy, foreign, index, first}) {
+    SCOPED_TRACE(other);
+    const std::string content = slurp(other);
+    ASSERT_FALSE(content.empty());
+    expect_refusal(embed(model, {"--text", second, "--out", other, "--overwrite"}),
+                   {other.filename(), "is no file of vectors", "remove it yourself"});
+    EXPECT_TRUE(slurp(other) == content);
+  }
 }
 
 }  // namespace

@@ -359,6 +359,40 @@ TEST_F(Evaluate, GoesOnWhereItWasKilled) {
                  {"none", "there is no directory"});
 }
 
+// No result takes the place of a corpus, of weights, or of any file that training wrote.
+TEST_F(Evaluate, ResultsReplaceNoWork) {
+  make_run({"run.steps=2", "checkpoint.every=2"});
+  fs::copy_file(corpus(), scratch_ / "copy.h5");
+  spill(scratch_ / "model.safetensors", "weights");
+  std::vector<fs::path> kept = {scratch_ / "copy.h5", scratch_ / "model.safetensors"};
+  for (const fs::path& directory : {run_dir(), newest()}) {
+    for (const auto& entry : fs::directory_iterator(directory)) {
+      if (entry.is_regular_file()) kept.push_back(entry.path());
+    }
+  }
+  EXPECT_GT(kept.size(), 8u);
+  for (const fs::path& file : kept) {
+    SCOPED_TRACE(file);
+    const std::string before = slurp(file);
+    expect_refusal(evaluate({"--json", file}),
+                   {file.filename(), "does not replace", "another file"});
+    EXPECT_TRUE(slurp(file) == before);
+  }
+  const fs::path deck = run_dir() / "deck.yaml";
+  for (const char* option : {"--out", "--json"}) {
+    expect_refusal(
+        trireme({"generate", "--checkpoint", run_dir(), "--prompt", "the", option, deck}),
+        {"deck.yaml", "part of the run"});
+  }
+  expect_refusal(trireme({"fill", run_dir(), "--text", "the", "--json", deck}),
+                 {"deck.yaml", "part of the run"});
+  // A name of its own is free there, a second time, too.
+  for (int time = 0; time < 2; ++time) {
+    const RunResult made = evaluate({"--json", run_dir() / "evaluation.json"});
+    EXPECT_EQ(made.status, 0) << made.err;
+  }
+}
+
 TEST_F(Evaluate, WrongInput) {
   make_run({"data.split=[0.87, 0.13, 0.0]"});
   expect_refusal(evaluate({"--data", scratch_ / "none.h5"}), {"none.h5"});
@@ -546,6 +580,13 @@ TEST_F(EvaluateKinds, CorpusOfAnotherTokenizer) {
     expect_refusal(both, {"'" + swapped.string() + "'", "another tokenizer"});
     EXPECT_THAT(both.err, Not(HasSubstr(same.string())));
     EXPECT_GT(result({"--data", same})["tokens"], 0);
+    // What the other kind's corpus lacks is not the mistake.
+    const fs::path& others = corpus_of(kind == "bert" ? "t5" : "bert");
+    const RunResult foreign = evaluate({"--data", others});
+    expect_refusal(foreign, {"'" + others.string() + "'", "another tokenizer",
+                             "trireme tokenize --tokenizer"});
+    EXPECT_THAT(foreign.err,
+                testing::AllOf(Not(HasSubstr("sentinels")), Not(HasSubstr("sentences"))));
   }
 }
 
@@ -568,6 +609,20 @@ TEST_F(EvaluateKinds, AnImportedBertOnThePairsOfItsHead) {
     const RunResult trained = train_to_evaluate("bert", set, {"--init-from", imported});
     ASSERT_EQ(trained.status, 0) << trained.err;
     own[pairs] = validation();
+  }
+  expect_refusal(trireme({"evaluate", "--checkpoint", imported}),
+                 {"names no corpora of its own", "give --data CORPUS"});
+  // Each use refuses in its own name what is no business of one who only uses the model.
+  spill(scratch_ / "texts.txt", "w5 w6\n");
+  const std::vector<std::string> of_model = {"--set", "model.layers=1"};
+  for (const std::vector<std::string>& use :
+       {std::vector<std::string>{"fill", imported, "--text", "[MASK]"},
+        {"embed", imported, "--text", scratch_ / "texts.txt", "--out",
+         scratch_ / "vectors.h5"}}) {
+    std::vector<std::string> arguments = use;
+    arguments.insert(arguments.end(), of_model.begin(), of_model.end());
+    expect_refusal(trireme(arguments), {"--set model.layers=1: `trireme " + use[0] +
+                                        "` takes precision.compute"});
   }
   const auto evaluate_imported = [&](const fs::path& data) {
     return trireme({"evaluate", "--checkpoint", imported, "--data", data, "--split",

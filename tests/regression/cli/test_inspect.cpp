@@ -216,6 +216,10 @@ TEST_F(Inspect, Damage) {
   expect_damaged(scratch_ / "flipped.h5", {"Damaged", "flipped.h5", "checksum"});
   spill(scratch_ / "cut.h5", original.substr(0, original.size() / 2));
   expect_damaged(scratch_ / "cut.h5", {"cut.h5", "truncated"});
+  // With samples asked for, the damage is still what is wrong.
+  const RunResult shown = inspect(scratch_ / "cut.h5", {"--show", "1"});
+  EXPECT_EQ(shown.status, 2) << shown.out;
+  EXPECT_EQ(shown.err, inspect(scratch_ / "cut.h5").err);
 
   ASSERT_EQ(train().status, 0);
   const fs::path step = run_dir() / "checkpoints/step_00000002";

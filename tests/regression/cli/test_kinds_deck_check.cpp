@@ -92,6 +92,14 @@ TEST_F(KindsDeckCheck, CorpusWithoutSentencesForPairs) {
   make_corpus_of(lines, alone, "uncased", {"--sentences", "en"});
   expect_no_run(train_kind("bert", single),
                 {"single.h5", "has no document of two sentences", "--documents"});
+  // Where only blank lines end sentences, longer documents have no more of them.
+  const fs::path whole = scratch_ / "whole.h5";
+  make_corpus_of(lines, whole, "uncased", {"--sentences", "none", "--documents", "line"});
+  const RunResult by_blank_lines = train_kind("bert", whole);
+  expect_no_run(by_blank_lines,
+                {"whole.h5", "has no document of two sentences",
+                 "made with --sentences none", "`trireme tokenize --sentences en`"});
+  EXPECT_THAT(by_blank_lines.err, testing::Not(testing::HasSubstr("--documents")));
   expect_no_run(train_kind("bert", alone, {"data.pairs=next"}),
                 {"alone.h5", "has one document with text", "--documents blank-line",
                  "data.pairs: order"});
@@ -139,7 +147,7 @@ TEST_F(KindsDeckCheck, PartsWithoutPairs) {
   const RunResult under_way =
       train_kind("bert", last, {}, {"--resume", scratch_ / "none"});
   EXPECT_NE(under_way.status, 0);
-  EXPECT_THAT(under_way.err, Not(HasSubstr(no_pair)));
+  EXPECT_THAT(under_way.err, testing::Not(testing::HasSubstr(no_pair)));
 
   std::string sentences;
   for (int i = 0; i < 100; ++i) sentences += "She stayed. They met again.\n";
@@ -189,6 +197,17 @@ TEST_F(KindsDeckCheck, DocumentsTooShortToCount) {
                 {"2 errors", "'validation' of corpus '" + empty.string(), no_text});
   const RunResult unmasked = train_kind("gpt", empty, {halves}, {"--dry-run"});
   EXPECT_EQ(unmasked.status, 0) << unmasked.err;
+}
+
+// What is proposed in the place of a corpus is no vocabulary of another kind's.
+TEST_F(KindsDeckCheck, CorpusThatIsNotThere) {
+  const std::string fix = "\n    nearest: the path of a corpus";
+  for (const std::string kind : {"gpt", "bert", "t5"}) {
+    SCOPED_TRACE(kind);
+    const RunResult result = train_kind(kind, scratch_ / "none.h5", {}, {"--dry-run"});
+    expect_no_run(result, {"1 error", "none.h5", "and only it says the vocabulary",
+                           fix + (kind == "gpt" ? ", or model.vocab: 50257\n" : "\n")});
+  }
 }
 
 TEST_F(KindsDeckCheck, SequenceShorterThanTheSpecialTokens) {
@@ -358,6 +377,15 @@ TEST_F(KindsDeckCheck, CorpusOfAnotherTokenizerThanTheCheckpoints) {
     expect_refusal(train_kind(kind, foreign, {}, from),
                    {"1 error", "--init-from", "another tokenizer"});
     EXPECT_FALSE(fs::exists(scratch_ / "branch"));
+    // What samples would need of a corpus that is not to be taken is no second error.
+    for (const fs::path& lacking : {corpus(), in_pieces()}) {
+      if (std::string(kind) == "bert" && lacking == in_pieces()) continue;
+      expect_refusal(train_kind(kind, lacking, {}, from),
+                     {"1 error", "--init-from", "another tokenizer"});
+      expect_refusal(
+          train_kind(kind, lacking, {"run.steps=4"}, {"--resume", "auto"}),
+          {"1 error", "data.train", "the checkpoint has ", "it defines the run"});
+    }
     expect_refusal(train_kind(kind, foreign, {"run.steps=4"}, {"--resume", "auto"}),
                    {"1 error", "the checkpoint has ", "it defines the run"});
     // Two corpora of one deck.

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "io/hdf5.hpp"
 #include "regression/cli/workplace.hpp"
 #include "support/compress.hpp"
 
@@ -438,6 +439,28 @@ TEST_F(Tokenize, ReplacesACorpusOnlyWhereAsked) {
   expect_refusal(tokenize({"--train-bpe", "300", file}), {"corpus.h5", "--overwrite"});
 }
 
+TEST_F(Tokenize, ReplacesCorporaAlone) {
+  const fs::path file = text("a.txt", small_text(500));
+  const fs::path cut = scratch_ / "cut.h5", vectors = scratch_ / "vectors.h5";
+  spill(cut, slurp(corpus()).substr(0, 5000));
+  io::H5File other = io::H5File::create(vectors);
+  other.make_dataset("tokens", DType::int64, {1}).write(std::vector<std::int64_t>{1});
+  other.close();
+  ASSERT_EQ(train({"run.steps=2"}).status, 0);
+  for (const fs::path& taken : {text("b.txt", "another text"), cut, vectors,
+                                newest() / "index.h5", run_dir() / "deck.yaml"}) {
+    SCOPED_TRACE(taken);
+    const std::string before = slurp(taken);
+    ASSERT_FALSE(before.empty());
+    for (const int ranks : {1, 2}) {
+      expect_refusal(trireme_on_ranks(ranks, {"tokenize", "--train-bpe", "270", "--out",
+                                              taken, "--overwrite", file}),
+                     {taken.filename(), "is no corpus", "remove it yourself"});
+    }
+    EXPECT_TRUE(slurp(taken) == before);
+  }
+}
+
 // A killed call leaves its temporary files behind, of any size; and somebody may have
 // planted a link under a name that can be guessed.
 TEST_F(Tokenize, LeftoversOfKilledCallsGo) {
@@ -467,11 +490,11 @@ TEST_F(Tokenize, DiskFull) {
   EXPECT_THAT(tree(scratch_ / "out"), IsEmpty());
 
   // A corpus that was there stays.
-  spill(out(), "before");
+  fs::copy_file(corpus(), out());
   result = trireme_limited("ulimit -f 40", {"tokenize", "--train-bpe", "270", "--out",
                                             out(), "--overwrite", file});
   EXPECT_EQ(result.status, 1);
-  EXPECT_EQ(slurp(out()), "before");
+  EXPECT_TRUE(slurp(out()) == slurp(corpus()));
   EXPECT_EQ(tree(scratch_ / "out").size(), 1u);
 
   const SmallDisk disk(scratch_ / "disk", 64 << 10);
@@ -482,6 +505,87 @@ TEST_F(Tokenize, DiskFull) {
                  {"corpus.h5", "No space left on device", "free on that file"});
     EXPECT_THAT(tree(scratch_ / "disk"), IsEmpty());
   }
+}
+
+// A text of another language than the tokenizer's is a corpus of nothing but [UNK].
+TEST_F(Tokenize, WarnsOfUnknownTokens) {
+  const fs::path words = text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n");
+  const fs::path chinese = text("a.txt", "\u6c34\u706b\u6728\nthe the\n\u6c34\n");
+  const auto counted = [&](const fs::path& file) {
+    return done({"--tokenizer", words, "--documents", "line", file})["unknown_tokens"];
+  };
+  const std::string warning = "44 % of the tokens are [UNK]: the tokenizer has no pieces";
+  EXPECT_EQ(counted(chinese), 4);  // of 9, with three ends
+  EXPECT_THAT(err_, HasSubstr(warning));
+  const RunResult ranked =
+      trireme_on_ranks(3, {"tokenize", "--out", out(), "--overwrite", "--tokenizer",
+                           words, "--documents", "line", chinese});
+  ASSERT_EQ(ranked.status, 0) << ranked.err;
+  EXPECT_THAT(ranked.err, HasSubstr(warning));
+
+  // One of 100 is usual, and one of 99 is more than that.
+  std::string usual = "\u6c34";
+  for (int i = 0; i < 97; ++i) usual += " the";
+  EXPECT_EQ(counted(text("more.txt", usual)), 1);
+  EXPECT_THAT(err_, HasSubstr("1 % of the tokens are [UNK]"));
+  EXPECT_EQ(counted(text("usual.txt", usual + " the")), 1);
+  EXPECT_THAT(err_, Not(HasSubstr("of the tokens are")));
+  // What a text spells is not unknown.
+  EXPECT_EQ(counted(text("spelt.txt", "[UNK] the")), 0);
+  EXPECT_THAT(err_, Not(HasSubstr("of the tokens are")));
+  EXPECT_THAT(out_, HasSubstr("1 added token found in the text ([UNK]); --plain-text"));
+}
+
+TEST_F(Tokenize, NamesAddedTokensOfTheText) {
+  const fs::path words = text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n");
+  const fs::path file = text("a.txt", "the [MASK]\n[MASK] the\n[PAD] the\n");
+  const std::string warning =
+      "3 added tokens found in the text ([PAD] and others): a model reads padding and "
+      "masked words there, as in a BERT's or T5's samples; --plain-text reads them as "
+      "text";
+  const std::vector<std::string> arguments = {"--tokenizer", words, "--documents", "line",
+                                              file};
+  EXPECT_EQ(done(arguments)["added_tokens_found"], 3);
+  EXPECT_THAT(err_, HasSubstr(warning));
+  std::vector<std::string> ranked = {"tokenize", "--out", out(), "--overwrite"};
+  ranked.insert(ranked.end(), arguments.begin(), arguments.end());
+  const RunResult three = trireme_on_ranks(3, ranked);
+  ASSERT_EQ(three.status, 0) << three.err;
+  EXPECT_THAT(three.err, HasSubstr(warning));
+  EXPECT_EQ(done({"--plain-text", "--tokenizer", words, file})["added_tokens_found"], 0);
+  EXPECT_THAT(out_ + err_, Not(HasSubstr("added token")));
+
+  const fs::path model = source_file("tests/parity/fixtures/tokenizer/unigram.model");
+  done({"--tokenizer", model, "--extra-ids", "2", text("t5.txt", "In <extra_id_1>")});
+  EXPECT_THAT(err_, HasSubstr("(<extra_id_1>): a model reads hidden spans there"));
+  done({"--tokenizer", model, "--extra-ids", "2", text("t5.txt", "A</s>b <extra_id_0>")});
+  EXPECT_THAT(err_, HasSubstr("(</s> and others): a model reads ends of documents and "
+                              "hidden spans there"));
+}
+
+// Bytes are those of texts, whatever is around them.
+TEST_F(Tokenize, BytesPerTokenAreOfTheText) {
+  const json plain = done(
+      {"--train-bpe", "257", "--documents", "line", text("a.txt", "ab\n\u00e4cd\n")});
+  EXPECT_EQ(plain["text_bytes"], 6);
+  EXPECT_EQ(plain["input_bytes"], 8);
+  EXPECT_DOUBLE_EQ(plain["bytes_per_token"], 6.0 / 8.0);  // each byte, and two ends
+  const json lines = done(
+      {"--train-bpe", "257",
+       text("a.jsonl", "{\"text\": \"ab\", \"id\": 1}\n{\"text\": \"\\u00e4cd\"}\n")});
+  EXPECT_EQ(lines["text_bytes"], 6);
+  EXPECT_EQ(lines["bytes_per_token"], plain["bytes_per_token"]);
+}
+
+TEST_F(Tokenize, RefusesOptionsOfOtherInputs) {
+  const fs::path plain = text("a.txt", "ab"), lines = text("b.jsonl", "{\"t\": \"c\"}\n");
+  expect_refused({"--train-bpe", "257", "--json-key", "text", plain},
+                 {"--json-key is for JSON lines", "leave it out"});
+  expect_refused({"--train-bpe", "257", "--json-key", "t", "--documents", "file", lines},
+                 {"--documents is for plain text", "leave it out"});
+  const json both = done(
+      {"--train-bpe", "257", "--json-key", "t", "--documents", "line", plain, lines});
+  EXPECT_EQ(both["documents"], 2);
 }
 
 }  // namespace

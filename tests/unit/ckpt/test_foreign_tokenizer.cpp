@@ -212,6 +212,36 @@ TEST_F(ForeignTokenizer, WithFewerTokensThanPaddingExplainsIsRefused) {
   }
 }
 
+// Of a model that Trireme trained with more rows it wrote itself how many have a token.
+TEST_F(ForeignTokenizer, WithRowsToSpareComesBack) {
+  put("spiece.model", unigram_);
+  put("tokenizer_config.json", R"({"extra_ids": 100})");
+  files_.config["trireme_tokens"] = 4100;
+  set_rows(5000);
+  put("spiece.model", unigram_);
+  travel();
+  const auto config = Json::parse(text_of(scratch_ / "again", "config.json"));
+  EXPECT_EQ(config.at("vocab_size"), 5000);
+  EXPECT_EQ(config.at("trireme_tokens"), 4100);
+  import_hugging_face(scratch_ / "again", scratch_ / "back", log_);
+  EXPECT_EQ(data::Tokenizer::load({scratch_ / "again"}).vocabulary_size(), 4100u);
+  // It says what is cut short, too.
+  put("spiece.model", model_bytes("bpe.model"));
+  files_.config["trireme_tokens"] = 4101;
+  set_rows(5000);
+  EXPECT_THAT(message_of<InputError>([&] { found(); }),
+              HasSubstr("more than padding explains"));
+  // Where padding explains the rows nothing is said.
+  files_.config.erase("trireme_tokens");
+  set_rows(4128);
+  std::filesystem::remove_all(scratch_ / "ours");
+  std::filesystem::remove_all(scratch_ / "again");
+  put("spiece.model", unigram_);
+  travel();
+  EXPECT_FALSE(
+      Json::parse(text_of(scratch_ / "again", "config.json")).contains("trireme_tokens"));
+}
+
 TEST_F(ForeignTokenizer, WithOtherSpecialTokensIsAWarning) {
   put("spiece.model", unigram_);
   files_.config["eos_token_id"] = 2;

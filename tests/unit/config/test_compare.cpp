@@ -171,6 +171,29 @@ TEST(CompareStarts, CorporaThatHaveMoved) {
               ::testing::ElementsAre("data.validation"));
 }
 
+// What a checkpoint does not have cannot be written as a value.
+TEST(CompareStarts, ValidationThatIsThereInOneAlone) {
+  const Deck named = small_with({"data.validation={books: c.h5}"}), cut = small_with({}),
+             cut_by_hand = small_with({"data.split=[0.9, 0.1, 0]"});
+  const auto errors = [](const Deck& checkpoint, const Deck& deck) {
+    return compare_for_resume(checkpoint, deck).errors;
+  };
+  const std::string or_anew = ", or start a new run in another run.dir";
+  // That the default of data.split holds then follows from it.
+  const auto lost = errors(named, cut);
+  ASSERT_EQ(lost.size(), 1u) << format_errors(lost);
+  EXPECT_EQ(lost[0].key, "data.validation");
+  EXPECT_EQ(lost[0].fix, "data.validation: {books: c.h5}" + or_anew);
+  const auto replaced = errors(named, cut_by_hand);
+  ASSERT_EQ(replaced.size(), 2u) << format_errors(replaced);
+  EXPECT_EQ(replaced[1].fix, "remove data.split" + or_anew);
+  // Validation itself can be written as none.
+  const auto gained = errors(cut, named);
+  ASSERT_EQ(gained.size(), 2u) << format_errors(gained);
+  EXPECT_EQ(gained[0].fix, "data.validation: none" + or_anew);
+  EXPECT_EQ(gained[1].fix, "data.split: [0.98, 0.02, 0]" + or_anew);
+}
+
 TEST(CompareStarts, LeavesOutWhatIsNotKnown) {
   const auto result = compare_for_resume(
       small_with({}), small_with({"model.hidden=128", "batch.global=64"}),

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -44,6 +45,9 @@ class CorpusWriterRanks : public ::testing::Test {
       EXPECT_EQ(together.empty_documents, alone.empty_documents);
       EXPECT_EQ(together.replaced_sequences, alone.replaced_sequences);
       EXPECT_EQ(together.unigram_entropy, alone.unigram_entropy);
+      EXPECT_EQ(together.text_bytes, alone.text_bytes);
+      EXPECT_EQ(together.unknown_tokens, alone.unknown_tokens);
+      EXPECT_EQ(together.added_tokens_found, alone.added_tokens_found);
       EXPECT_TRUE(test::slurp(path("together.h5")) == test::slurp(path("alone.h5")));
       EXPECT_EQ(Corpus(path("together.h5")).verify(), "");
     }
@@ -80,6 +84,28 @@ TEST_F(CorpusWriterRanks, GiveTheBytesOfOne) {
   // More ranks than there is text for.
   put("tiny.txt", "x");
   expect_same_bytes({path("tiny.txt")}, {.cut_inside_documents = true}, {}, tokenizer);
+}
+
+// Of the documents' own bytes; and what a text spells is not what was unknown.
+TEST_F(CorpusWriterRanks, CountWhatIsInTheText) {
+  const Tokenizer tokenizer = Tokenizer::load({test::fixture("uncased")});
+  put("a.txt", "in the [MASK]\n\u2603\n\n[PAD] [UNK] \u2603\n[MASK]\n");
+  put("b.jsonl",
+      "{\"id\": 7, \"text\": \"\\u2603\"}\n{\"text\": \"in [SEP]\", \"a\": 1}\n");
+  const std::vector<std::filesystem::path> inputs = {path("a.txt"), path("b.jsonl")};
+  const SourceOptions by_line{.documents = Documents::line};
+  expect_same_bytes(inputs, by_line, {}, tokenizer);
+  const CorpusSummary summary =
+      write_corpus(tokenizer, DocumentSource(inputs, by_line), path("a.h5"), *world_, {});
+  EXPECT_EQ(summary.documents, 6u);
+  EXPECT_EQ(summary.text_bytes, 13u + 3 + 15 + 6 + 3 + 8);
+  EXPECT_EQ(summary.unknown_tokens, 3u);
+  std::map<TokenId, std::uint64_t> found;
+  for (const Special special : {Special::padding, Special::unknown, Special::mask,
+                                Special::mask, Special::separate}) {
+    ++found[tokenizer.special(special)];
+  }
+  EXPECT_EQ(summary.added_tokens_found, found);
 }
 
 // White space alone may have no ids, and does not begin a sentence: of WordPiece, too.

@@ -250,6 +250,44 @@ TEST_F(DocumentSourceText, BadFiles) {
               HasSubstr("but what is in it is uncompressed"));
 }
 
+// What is no text is told by its beginning, inside a compressed file, too.
+TEST_F(DocumentSourceText, OtherFormats) {
+  using namespace std::string_literals;
+  const auto error = [&](const std::string& name, const std::string& content) {
+    test::spill(scratch_ / name, content);
+    return test::message_of<InputError>([&] {
+      const DocumentSource source({scratch_ / name}, {});
+      read(source);
+    });
+  };
+  const std::string utf16 = "make it UTF-8 first: iconv -f UTF-16 -t UTF-8";
+  const std::string utf32 = "make it UTF-8 first: iconv -f UTF-32 -t UTF-8";
+  const struct {
+    std::string bytes, name, fix;
+  } formats[] = {
+      {"BZh91AY&SY\x8c\x1f", "bzip2", "unpack it first"},
+      {"BZh1\x17\x72\x45\x38\x50\x90\0\0\0\0"s, "bzip2", "unpack it first"},
+      {"PK\x03\x04\x14", "zip", "unpack it first"},
+      {"\x89PNG\r\n\x1a\n", "PNG", "take the text out of it first"},
+      {"%PDF-1.7\n", "PDF", "take the text out of it first"},
+      {"\xFF\xFE"
+       "a\0"s,
+       "UTF-16", utf16},
+      {"\xFE\xFF\0a"s, "UTF-16", utf16},
+      {"\xFF\xFE\0\0a\0\0\0"s, "UTF-32", utf32},
+      {"\0\0\xFE\xFF\0\0\0a"s, "UTF-32", utf32},
+  };
+  for (const auto& [bytes, name, fix] : formats) {
+    const std::string whole =
+        "is a " + name + " file, expected plain text or JSON lines: " + fix;
+    EXPECT_THAT(error("a.txt", bytes), testing::EndsWith(whole));
+    EXPECT_THAT(error("a.txt.gz", test::gzip_of(bytes)), testing::EndsWith(whole));
+  }
+  for (const char* text : {"BZh", "BZh9 is a name", "PK is one, too", "%PDF"}) {
+    EXPECT_EQ(error("a.txt", text), "(nothing thrown)") << text;
+  }
+}
+
 // A part of the inputs' text, in each form that files have.
 struct Form {
   const char* extension;
@@ -305,7 +343,7 @@ TEST_F(DocumentSourceCompressed, GivesTheDocumentsOfPlainFiles) {
           DocumentSource::ReadStats stats;
           ASSERT_EQ(read(all, 1, &stats), expected) << trial;
           ASSERT_EQ(stats.empty_documents, plain.empty_documents);
-          ASSERT_EQ(stats.text_bytes, plain.text_bytes);
+          ASSERT_EQ(stats.unpacked_bytes, plain.unpacked_bytes);
           for (const int ranks : {2, 3, 5, 17}) ASSERT_EQ(read(all, ranks), expected);
         }
       }
@@ -463,7 +501,7 @@ TEST_F(DocumentSourceCompressed, ProgressIsOfTheFilesBytes) {
   EXPECT_EQ(last, all.bytes());
   EXPECT_GT(calls, 4);
   EXPECT_LT(stats.bytes, 100000u);
-  EXPECT_EQ(stats.text_bytes, 2 * text.size());
+  EXPECT_EQ(stats.unpacked_bytes, 2 * text.size());
 }
 
 TEST_F(DocumentSourceCompressed, TakesBoundedMemory) {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.hpp"
@@ -104,7 +105,8 @@ TEST(TokenizerAddedTokens, AreTextWhenAsked) {
   plain.encode("a<|endoftext|>b<|endoftext|", as_text);
   EXPECT_EQ(std::count(recognised.begin(), recognised.end(), 0u), 1);
   EXPECT_EQ(std::count(as_text.begin(), as_text.end(), 0u), 0);
-  EXPECT_EQ(special.added_tokens_found(), 1u);
+  EXPECT_EQ(special.added_tokens_found(), (std::map<TokenId, std::uint64_t>{{0, 1}}));
+  EXPECT_TRUE(plain.added_tokens_found().empty());
   EXPECT_EQ(tokenizer.decode(recognised), tokenizer.decode(as_text));
 }
 
@@ -307,6 +309,35 @@ TEST(TokenizerFiles, OfTwoTokenizers) {
   put("spiece.model", "unigram.model");
   EXPECT_EQ(error({scratch.path()}), "(nothing thrown)");
   EXPECT_EQ(error({scratch / "tokenizer.model"}), "(nothing thrown)");
+}
+
+// A model is found by what its name ends with.
+TEST(TokenizerFiles, OfOneModelUnderAnyName) {
+  if (!has_sentence_piece()) GTEST_SKIP() << "NO SENTENCEPIECE: other kinds were tried";
+  const test::Scratch scratch;
+  const auto put = [&](const char* name, const char* from) {
+    std::filesystem::copy_file(test::fixture(from), scratch / name);
+  };
+  const auto error = [&] {
+    return test::message_of<InputError>([&] { Tokenizer::load({scratch.path()}); });
+  };
+  std::filesystem::create_directory(scratch / "deep.model");
+  EXPECT_THAT(error(), HasSubstr("has no tokenizer: expected tokenizer.json"));
+  put("b.model", "unigram.model");
+  const TokenizerFiles files = Tokenizer::load({scratch / "b.model"}).files();
+  EXPECT_EQ(Tokenizer::load({scratch.path()}).files(), files);
+  put("spiece.model", "unigram.model");  // equal models are one
+  EXPECT_EQ(Tokenizer::load({scratch.path()}).files(), files);
+  std::filesystem::remove(scratch / "spiece.model");
+  put("a.model", "bpe.model");
+  EXPECT_EQ(error(),
+            fmt::format("'{}' and '{}' are of two tokenizers, and nothing says "
+                        "which one is meant: give the file of one alone, by "
+                        "its name",
+                        (scratch / "a.model").string(), (scratch / "b.model").string()));
+  put("tokenizer.json", "trained.json");
+  EXPECT_EQ(Tokenizer::load({scratch.path()}).files(),
+            Tokenizer::load({scratch / "tokenizer.json"}).files());
 }
 
 }  // namespace

@@ -116,6 +116,14 @@ TEST_F(VocabularySizeBeside, IsThatOfTheModelsRows) {
                     HasSubstr("too many: the list is another model's")));
 }
 
+// Of a model that Trireme wrote, with more rows than padding explains.
+TEST_F(VocabularySizeBeside, IsWhatTriremeSaysOfItsOwn) {
+  put("config.json", R"({"vocab_size": 97, "trireme_tokens": 60})");
+  EXPECT_EQ(error_of_list(60), kTaken);
+  EXPECT_THAT(error_of_list(59), HasSubstr("beside it says trireme_tokens 60"));
+  EXPECT_THAT(error_of_list(98), HasSubstr("too many"));
+}
+
 TEST_F(VocabularySizeBeside, MayBeSmallerByPadding) {
   put("config.json", R"({"vocab_size": 192})");  // 3 times 64
   EXPECT_EQ(error_of_list(192), kTaken);

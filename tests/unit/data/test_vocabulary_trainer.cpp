@@ -249,6 +249,29 @@ TEST_F(VocabularyTrainer, SaysWhenTheTextHasNoMore) {
   EXPECT_LT(unigram.tokenizer.vocabulary_size(), 300u);
 }
 
+// The characters need pieces, too: the number that is named is the least that will do.
+TEST_F(VocabularyTrainer, NamesTheLeastSizeOfAUnigramModel) {
+  const DocumentSource source = sample();
+  const auto message_of_size = [&](TokenId size, std::int64_t sentinels) {
+    return test::message_of<InputError>(
+        [&] { train_unigram(source, size, sentinels, *world_, {}); });
+  };
+  const std::string message = message_of_size(360, 100);
+  EXPECT_THAT(message, AllOf(HasSubstr("of 360 tokens is too small for this text"),
+                             HasSubstr(" at least (100 sentinels among them)"),
+                             testing::Not(HasSubstr("character_coverage"))));
+  const std::string mark = "make it ";
+  const std::size_t number = message.find(mark);
+  ASSERT_NE(number, std::string::npos);
+  const auto least =
+      static_cast<TokenId>(std::stoul(message.substr(number + mark.size())));
+  EXPECT_GT(least, 361u);
+  EXPECT_THAT(message_of_size(least - 1, 100), HasSubstr(fmt::format("it {} at", least)));
+  EXPECT_EQ(message_of_size(least, 100), "(nothing thrown)");
+  EXPECT_THAT(message_of_size(260, 0),
+              testing::EndsWith(fmt::format("make it {} at least", least - 100)));
+}
+
 TEST_F(VocabularyTrainer, RefusesWhatHasNoRoom) {
   const DocumentSource source = sample();
   EXPECT_THAT(
