@@ -26,6 +26,7 @@
 #include "base/version.hpp"
 #include "base/words.hpp"
 #include "ckpt/build_identity.hpp"
+#include "ckpt/manifest.hpp"
 #include "comm/board_format.hpp"
 #include "comm/rank_list.hpp"
 #include "config/text.hpp"
@@ -95,7 +96,7 @@ bool holds_a_run(const std::filesystem::path& directory) {
   const auto has = [&](const char* name) {
     return std::filesystem::exists(directory / name, ignored);
   };
-  return has("manifest.json") ||
+  return has(ckpt::kManifestName) ||
          (has("deck.yaml") && (has("train.jsonl") || has("environment.json")));
 }
 

@@ -25,10 +25,6 @@ namespace trireme::inference {
 // where it cannot be used.
 config::Deck deck_of(const ckpt::CheckpointReader& reader);
 
-// What a deck of who only uses a model begins with, to be parsed with overrides: the
-// model, and the type that it computes in. `use` stands for the directories of runs.
-config::Deck deck_of_use(const config::Deck& trained, const std::string& use);
-
 // A deck for who only uses a model, to be parsed with overrides: the model, what its
 // samples are, and the type that it computes in. `use` stands where runs name
 // directories.

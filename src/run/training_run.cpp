@@ -825,7 +825,7 @@ void TrainingRun::say_use(const TrainCommand& typed) {
   const bool has_tokenizer = !progress_.tokenizer.empty();
   if (model::has_use(blueprint.architecture, model::Use::words)) {
     if (!has_tokenizer) return;
-    std::string blank = "<extra_id_0>";
+    std::string blank = fmt::format("{}0>", data::kSentinelBegin);
     if (!blueprint.decoded.has_source()) {
       const auto tokenizer = data::Tokenizer::from_files(progress_.tokenizer);
       blank = trimmed(tokenizer.bytes_of(tokenizer.special(data::Special::mask)));
