@@ -25,6 +25,7 @@
 #include "base/format.hpp"
 #include "base/version.hpp"
 #include "base/words.hpp"
+#include "check/run_start.hpp"
 #include "ckpt/build_identity.hpp"
 #include "ckpt/manifest.hpp"
 #include "comm/board_format.hpp"
@@ -90,16 +91,6 @@ std::string version_text() {
   return text;
 }
 
-// Does the directory hold a run or a checkpoint?
-bool holds_a_run(const std::filesystem::path& directory) {
-  std::error_code ignored;  // what cannot be seen is not there
-  const auto has = [&](const char* name) {
-    return std::filesystem::exists(directory / name, ignored);
-  };
-  return has(ckpt::kManifestName) ||
-         (has("deck.yaml") && (has("train.jsonl") || has("environment.json")));
-}
-
 // Is the name one that training gives to files of a run or of a checkpoint?
 bool is_name_of_training(const std::filesystem::path& name) {
   constexpr std::array kNames = {
@@ -123,8 +114,11 @@ void require_no_work(const std::filesystem::path& file) {
       file.string());
   const std::filesystem::path directory =
       file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  const bool holds_work =
+      std::filesystem::exists(directory / ckpt::kManifestName, ignored) ||
+      check::has_run_records(directory);
   TRIREME_REQUIRE_INPUT(
-      !is_name_of_training(file.filename()) || !holds_a_run(directory),
+      !is_name_of_training(file.filename()) || !holds_work,
       "'{}' is there and is part of the run or checkpoint in '{}', which a result does "
       "not replace: name another file",
       file.string(), directory.string());

@@ -40,7 +40,8 @@ int run_evaluate(EvaluateArguments arguments, comm::Environment& environment) {
   const auto show = [&](const inference::EvaluationStatus& status) {
     if (!line.is_due()) return;
     line.show(fmt::format("{}: {:3.0f} %  {}  {} left", status.set, 100.0 * status.share,
-                          format_rate(status.tokens_per_second, "tokens"),
+                          format_rate(status.tokens_per_second,
+                                      inference::counted_words(status.every_word)),
                           format_duration(status.seconds_left)));
   };
   const inference::Evaluation evaluation =

@@ -8,6 +8,7 @@
 
 #include "apps/program_files.hpp"
 #include "base/error.hpp"
+#include "check/run_start.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/manifest.hpp"
 #include "ckpt/reader.hpp"
@@ -50,7 +51,7 @@ bool is_trained(const fs::path& path) {
 
 void require_no_run(const fs::path& path) {
   TRIREME_REQUIRE_INPUT(
-      !fs::exists(path / "deck.yaml") || !fs::exists(path / "train.jsonl"),
+      !check::has_run_records(path),
       "--tokenizer '{}': the run has no checkpoint there: give one by its name, or the "
       "corpus of the run (data.train of its deck.yaml)",
       path.string());

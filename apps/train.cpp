@@ -88,10 +88,16 @@ void add_train(CommandLine& line, int argc, char** argv) {
   CLI::App& command = line.add_command(
       "train", "Train the model that a deck describes",
       [arguments](comm::Environment& environment) {
-        if (!arguments->dry_run) return run::train(arguments->options, environment);
+        comm::Communicator& world = *environment.world();
+        if (!arguments->dry_run) {
+          const run::TrainOptions& options = arguments->options;
+          comm::on_first_rank(world,
+                              [&] { require_output(options.trace, {options.deck}); });
+          return run::train(options, environment);
+        }
         int ranks = static_cast<int>(arguments->ranks);
         if (ranks == 0 && environment.world_size() > 1) ranks = environment.world_size();
-        comm::on_first_rank(*environment.world(), [&] { run_dry(*arguments, ranks); });
+        comm::on_first_rank(world, [&] { run_dry(*arguments, ranks); });
         return 0;
       });
   run::TrainOptions& options = arguments->options;

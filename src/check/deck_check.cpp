@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -71,6 +73,7 @@ class DeckCheck {
     check_training();
     check_weights();
     find_corpora();
+    find_repeats();
     check_tokenizers();
     find_vocabulary();
     check_samples();
@@ -174,6 +177,29 @@ class DeckCheck {
     const bool is_whole = std::ranges::count(train_, nullptr, &NamedCorpus::corpus) == 0;
     if (!is_whole) return;
     for (const NamedCorpus& named : train_) result_.corpora.push_back(named.corpus);
+  }
+
+  // By their content: a copy of another name is the same text.
+  void find_repeats() {
+    std::map<std::uint64_t, const NamedCorpus*> trained;
+    for (const NamedCorpus* named : all()) {
+      if (!named->corpus) continue;
+      const std::uint64_t content = named->corpus->checksum();
+      const auto first = trained.find(content);
+      if (first == trained.end()) {
+        if (named->is_for_training()) trained.emplace(content, named);
+      } else if (named->is_for_training()) {
+        result_.warnings.push_back(fmt::format(
+            "data.train names the text of '{}' twice ('{}'): it is trained on with the "
+            "weights of both",
+            first->second->path, named->path));
+      } else {
+        result_.warnings.push_back(fmt::format(
+            "{} is trained on, too ('{}' in data.train): its loss tells how well the "
+            "model knows that text by heart, and nothing of others",
+            named->part, first->second->path));
+      }
+    }
   }
 
   // Why a path cannot be looked at before the job that it is for; empty where it can.

@@ -188,6 +188,11 @@ RunStart decide(const RunOptions& options) {
 
 }  // namespace
 
+bool has_run_records(const io::Path& directory) {
+  return is_there(directory / "deck.yaml") && (is_there(directory / "train.jsonl") ||
+                                               is_there(directory / "environment.json"));
+}
+
 RunStart decide_start(const RunOptions& options) {
   // Said of a refused start, too: what went wrong in the one before may explain it.
   const std::vector<std::string> ends = comm::unclean_ends(options.path);

@@ -47,6 +47,10 @@ struct RunStart {
 // other process writes to the directories: RunDirectory asks when it has locked them.
 RunStart decide_start(const RunOptions& options);
 
+// Whether the directory has the deck of a run and records of it, wherever its checkpoints
+// are. What cannot be seen is not there.
+bool has_run_records(const io::Path& directory);
+
 }  // namespace trireme::check
 
 #endif  // TRIREME_CHECK_RUN_START_HPP_

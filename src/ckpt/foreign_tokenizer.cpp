@@ -207,25 +207,19 @@ data::TokenizerFiles find_tokenizer(const io::Path& directory, const Dialect& di
   return tokenizer.files();
 }
 
-std::optional<index_t> tokens_to_say(const data::TokenizerFiles& files,
-                                     const ForeignConfig& config) {
-  if (files.empty()) return std::nullopt;
-  const index_t size = data::Tokenizer::from_files(files).vocabulary_size();
-  return is_padding(size, config.vocab) ? std::nullopt : std::optional(size);
-}
-
-data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
-                                      const Dialect& dialect,
-                                      const ForeignConfig& config) {
-  if (files.empty()) return files;
+WrittenTokenizer for_transformers(const data::TokenizerFiles& files,
+                                  const Dialect& dialect, const ForeignConfig& config) {
+  if (files.empty()) return {};
   const data::Tokenizer tokenizer = data::Tokenizer::from_files(files);
   require_fitting(tokenizer, config.vocab, "the checkpoint's tokenizer",
                   "Convert the model again with its own tokenizer beside the weights");
-  data::TokenizerFiles named = tokenizer.files();
-  if (!named.contains(kTokenizerConfig)) {
-    named[kTokenizerConfig] = tokenizer_config(tokenizer, dialect, config);
+  WrittenTokenizer written{.files = tokenizer.files()};
+  if (!written.files.contains(kTokenizerConfig)) {
+    written.files[kTokenizerConfig] = tokenizer_config(tokenizer, dialect, config);
   }
-  return named;
+  const index_t size = tokenizer.vocabulary_size();
+  if (!is_padding(size, config.vocab)) written.tokens = size;
+  return written;
 }
 
 }  // namespace trireme::ckpt

@@ -20,16 +20,17 @@ namespace trireme::ckpt {
 data::TokenizerFiles find_tokenizer(const io::Path& directory, const Dialect& dialect,
                                     const ForeignConfig& config, Log& log);
 
-// What data::kTokensKey of a config.json is to say; none where padding explains the rows
-// without a token, or there is no tokenizer.
-std::optional<index_t> tokens_to_say(const data::TokenizerFiles& files,
-                                     const ForeignConfig& config);
+struct WrittenTokenizer {
+  // As transformers reads them, with a tokenizer_config.json where there was none.
+  data::TokenizerFiles files;
+  // What data::kTokensKey of a config.json is to say; none where padding explains the
+  // rows without a token, or there is no tokenizer.
+  std::optional<index_t> tokens = {};
+};
 
-// A checkpoint's files as transformers reads them, with a tokenizer_config.json where
-// there is none. InputError as above.
-data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
-                                      const Dialect& dialect,
-                                      const ForeignConfig& config);
+// Of a checkpoint's files. InputError as above.
+WrittenTokenizer for_transformers(const data::TokenizerFiles& files,
+                                  const Dialect& dialect, const ForeignConfig& config);
 
 }  // namespace trireme::ckpt
 

@@ -190,11 +190,9 @@ std::size_t write_hugging_face(const io::Path& path, const Dialect& dialect,
   const io::Path directory = path.has_filename() ? path : path.parent_path();
   io::require_absent(directory);
   // These may throw, and are therefore made before anything is written.
-  const data::TokenizerFiles text_files = for_transformers(tokenizer, dialect, config);
+  const WrittenTokenizer written = for_transformers(tokenizer, dialect, config);
   nlohmann::ordered_json config_json = dialect.config_json(config);
-  if (const auto tokens = tokens_to_say(text_files, config)) {
-    config_json[data::kTokensKey] = *tokens;
-  }
+  if (written.tokens) config_json[data::kTokensKey] = *written.tokens;
   const std::string config_text = io::exact_json_text(config_json, 2) + "\n";
   nlohmann::ordered_json generation;
   if (dialect.generation_config != nullptr) {
@@ -213,7 +211,7 @@ std::size_t write_hugging_face(const io::Path& path, const Dialect& dialect,
   }
 
   io::StagedDirectory staged(directory);
-  for (const auto& [name, content] : text_files) {
+  for (const auto& [name, content] : written.files) {
     io::write_file(staged.temporary() / name, content);
   }
   io::write_file(staged.temporary() / "config.json", config_text);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,8 @@ class TokenModel {
   // Text may be cut before white space that follows anything else, and each side encoded
   // alone, with the same ids.
   virtual bool can_cut_before_space() const = 0;
+  // The id of what the model has no pieces for, where it knows one itself.
+  virtual std::optional<TokenId> unknown() const { return std::nullopt; }
   // "byte-level BPE", for people.
   virtual std::string description() const = 0;
 };

@@ -43,6 +43,7 @@ class WordPiece : public TokenModel {
   bool drops_first_space() const override { return true; }
   bool begins_word(TokenId id) const override { return begins_word_[id]; }
   bool can_cut_before_space() const override { return true; }
+  std::optional<TokenId> unknown() const override { return options_.unknown; }
   std::string description() const override;
 
   const WordPieceOptions& options() const { return options_; }

@@ -156,6 +156,13 @@ std::vector<Plan> make_plans_together(const EvaluateOptions& options,
   return plans;
 }
 
+// Collective.
+std::string manifest_checksum(comm::Communicator& world, const io::Path& checkpoint) {
+  return comm::on_first_rank(world, [&] {
+    return io::to_hex(io::checksum_file(checkpoint / ckpt::kManifestName).checksum);
+  });
+}
+
 // What the progress file is of: the same text where the same would be computed.
 std::string work_of(const EvaluateOptions& options, const config::Deck& deck,
                     const std::string& manifest, const std::string& products,
@@ -273,12 +280,14 @@ class Evaluator {
 };
 
 EvaluationStatus status_of(const Plan& plan, const EvaluationSums& before,
-                           const EvaluationSums& now) {
+                           const EvaluationSums& now,
+                           const std::vector<model::Objective>& objectives) {
   const double seconds = now.seconds - before.seconds;
   const auto samples = static_cast<double>(now.samples - before.samples);
   return {.set = plan.set.name,
           .share = static_cast<double>(now.samples) / static_cast<double>(plan.samples),
           .tokens_per_second = (now.tokens() - before.tokens()) / seconds,
+          .every_word = objectives.at(now.words).every_word,
           .seconds_left =
               static_cast<double>(plan.samples - now.samples) * seconds / samples};
 }
@@ -357,14 +366,13 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
   // 2. The model.
   const comm::RankGrid grid(environment.world(), step::grid_shape(deck));
   Evaluator evaluator(deck, grid, restore);
+  const std::vector<model::Objective>& objectives = evaluator.blueprint().objectives;
   const io::Path path = restore.reader().path();
-  const std::string manifest = comm::on_first_rank(world, [&] {
-    return io::to_hex(io::checksum_file(path / ckpt::kManifestName).checksum);
-  });
+  const std::string manifest = manifest_checksum(world, path);
   ProgressFile file(
       world, options.progress_file,
       work_of(options, deck, manifest, products.names, attention.names, plans),
-      plans.size(), evaluator.blueprint().objectives.size());
+      plans.size(), objectives.size());
 
   // 3. Set by set, piece by piece.
   Evaluation evaluation = evaluation_of(deck, grid.shape(), restore, products.names);
@@ -383,7 +391,7 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
       faults.at("piece");
       evaluator.go_on(plan, path.string(), sums);
       if (world.rank() != 0) continue;
-      if (progress) progress(status_of(plan, before, sums));
+      if (progress) progress(status_of(plan, before, sums, objectives));
       if (sums.samples == plan.samples || seconds_from(saved) >= kSaveSeconds) {
         file.save(i, sums, log);
         saved = Clock::now();
@@ -392,7 +400,7 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
     TRIREME_REQUIRE_INPUT(sums.tokens() > 0.0, "'{}' has no token that counts in {}: {}",
                           plan.set.name, format_plural(plan.samples, "sample"),
                           reason_of_none(deck.model.kind));
-    evaluation.sets.push_back(result_of(plan, sums, evaluator.blueprint().objectives));
+    evaluation.sets.push_back(result_of(plan, sums, objectives));
   }
   return evaluation;
 }

@@ -88,9 +88,14 @@ struct Evaluation {
 struct EvaluationStatus {
   std::string set;
   double share = 0.0;              // of its samples
-  double tokens_per_second = 0.0;  // of this start
+  double tokens_per_second = 0.0;  // of those that count, in this start
+  bool every_word = true;          // EvaluatedSet::every_word
   double seconds_left = 0.0;
 };
+// What counts as a token of an evaluation, for people.
+constexpr const char* counted_words(bool every_word) {
+  return every_word ? "tokens" : "predicted words";
+}
 using EvaluationProgress = std::function<void(const EvaluationStatus&)>;
 
 // Collective. InputError: no such checkpoint or corpus, a corpus of another tokenizer, a

@@ -1,10 +1,14 @@
 // inference/evaluation_progress.cpp — see evaluation_progress.hpp.
 #include "inference/evaluation_progress.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "comm/on_ranks.hpp"
@@ -66,6 +70,30 @@ EvaluationSums sums_from(const Json& json) {
   return sums;
 }
 
+// In what the evaluation that a file is of differs from this one, for people: checksums
+// of files are not among it.
+std::string differences(const Json& theirs, const Json& ours) {
+  if (!theirs.is_object()) return "what it is of cannot be read";
+  Json all = ours;
+  all.update(theirs);
+  std::vector<std::string> parts;
+  for (const auto& [key, ignored] : all.items()) {
+    const Json there = theirs.value(key, Json()), here = ours.value(key, Json());
+    if (there == here) continue;
+    if (key == "manifest") {
+      parts.emplace_back("it is of another checkpoint");
+    } else if (key == "sets") {
+      parts.emplace_back("it is of other corpora, or of other parts of them");
+    } else {
+      parts.push_back(fmt::format("{} is {} there, and {} here", key,
+                                  there.is_null() ? "not set" : io::json_text(there),
+                                  here.is_null() ? "not set" : io::json_text(here)));
+    }
+  }
+  if (parts.empty()) return "it has other sets";
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
 }  // namespace
 
 ProgressFile::ProgressFile(comm::Communicator& world, const io::Path& path,
@@ -94,11 +122,11 @@ void ProgressFile::read(const std::string& text, const std::string& identity) {
                         "'{}' is not the progress of an evaluation, and is not written "
                         "over: name another file",
                         path_.string());
-  TRIREME_REQUIRE_INPUT(
-      json["of"] == io::parse_json<Json>(identity) && json["sets"].size() == sums_.size(),
-      "'{}' is the progress of another evaluation: of {}, and this one is of {}. Name "
-      "another file, or remove it",
-      path_.string(), io::json_text(json["of"]), identity);
+  const Json ours = io::parse_json<Json>(identity);
+  TRIREME_REQUIRE_INPUT(json["of"] == ours && json["sets"].size() == sums_.size(),
+                        "'{}' is the progress of another evaluation: {}. Name another "
+                        "file, or remove it",
+                        path_.string(), differences(json["of"], ours));
   for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] = sums_from(json["sets"][i]);
 }
 

@@ -81,8 +81,9 @@ std::string text_of(const EvaluatedSet& set) {
                                  " behind the last whole window (see --tail)");
   }
   const double rate = set.sums.tokens() / set.sums.seconds;
-  return text + line("took", fmt::format("{}, {}", format_duration(set.sums.seconds),
-                                         format_rate(rate, "tokens")));
+  return text +
+         line("took", fmt::format("{}, {}", format_duration(set.sums.seconds),
+                                  format_rate(rate, counted_words(set.every_word))));
 }
 
 }  // namespace

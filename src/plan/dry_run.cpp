@@ -221,6 +221,7 @@ DryRun dry_run(const check::DeckCheckOptions& options, StagesShown shown) {
   result.deck = std::move(checked.deck);
   result.not_trained = std::move(checked.not_trained);
   result.not_checked = std::move(checked.not_checked);
+  result.warnings = std::move(checked.warnings);
   const config::Deck& deck = result.deck;
   if (!result.knows_size()) return result;
   const model::Blueprint model = model::make_blueprint(deck.model);
@@ -418,6 +419,9 @@ std::string DryRun::step_text() const {
 std::string DryRun::text() const {
   std::string out = headline();
   for (const check::NotChecked& path : not_checked) out += wrap_lines(path.text()) + "\n";
+  for (const std::string& warning : warnings) {
+    out += wrap_lines("warning: " + warning) + "\n";
+  }
   const std::string own = knows_size() ? step::own_attention_note(deck) : "";
   if (!own.empty()) out += wrap_lines(own) + "\n";
   return out + model_text() + step_text() + memory_text() + messages_text();
@@ -458,6 +462,7 @@ std::string DryRun::json() const {
         {"flops", size_not_known()},
         {"memory", memory_not_known()}}},
       {"not_checked", not_checked_json(not_checked)},
+      {"warnings", warnings},
       {"errors", Json::array()}};
   return io::json_text(result, 2) + "\n";
 }

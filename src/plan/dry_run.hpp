@@ -48,6 +48,7 @@ struct DryRun {
   // Paths of the deck that are not looked at, its corpora first: a deck can be planned
   // before its corpus is made, or where it cannot be seen.
   std::vector<check::NotChecked> not_checked;
+  std::vector<std::string> warnings;  // CheckedDeck::warnings
 
   std::string text() const;  // for people, at most 80 columns
   std::string json() const;

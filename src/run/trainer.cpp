@@ -180,12 +180,13 @@ check::DeckCheckOptions check_options(const TrainOptions& options, int ranks) {
 }
 
 // Rank 0 reads and checks the deck; the others get the resolved text.
-LoadedDeck load_deck(const TrainOptions& options, comm::Communicator& world) {
+LoadedDeck load_deck(const TrainOptions& options, comm::Communicator& world, Log& log) {
   check::CheckedDeck checked;  // of rank 0
   const std::string text = comm::on_first_rank(world, [&] {
     checked = check::check_deck(check_options(options, world.size()));
     return config::resolved_text(checked.deck);
   });
+  for (const std::string& warning : checked.warnings) log.warning("{}", warning);
   LoadedDeck loaded{config::parse_resolved(text, world.size()),
                     std::move(checked.corpora)};
   // Where each key was given (deck or --set) decides what may change at a restart; only
@@ -500,7 +501,7 @@ void Start::listen() {
 }
 
 std::optional<int> Start::decide() {
-  loaded_ = load_deck(options_, world_);
+  loaded_ = load_deck(options_, world_, log_);
   world_.set_timeout(deck_.run.hang_timeout.value_or(0.0));
   environment_.set_deterministic(deck_.run.deterministic);
   stops_.signals = deck_.checkpoint.on_signal;

@@ -902,6 +902,21 @@ TEST_F(DryRun, CorporaThatAreThereAreChecked) {
   const json result = dry_run({deck(), "--set", "data.validation={held_out: none.h5}"});
   EXPECT_EQ(result["not_checked"], json::array({"data.validation.held_out: none.h5"}));
   EXPECT_THAT(out_, HasSubstr("not checked, as it is not there: data.validation."));
+  EXPECT_EQ(result["warnings"], json::array());
+}
+
+// Of what is hardly meant all that read a deck warn.
+TEST_F(DryRun, ValidationOnWhatIsTrainedOn) {
+  const std::string twice = "data.validation={held: " + corpus().string() + "}";
+  const json result = dry_run({deck(), "--set", twice});
+  ASSERT_EQ(result["warnings"].size(), 1u);
+  EXPECT_THAT(out_, HasSubstr("\nwarning: data.validation.held is trained on, too"));
+  const RunResult script =
+      trireme({"jobscript", deck(), "--machine", "cpu", "--nodes", "1", "--time", "1h",
+               "--set", "batch.global=64", "--set", twice});
+  EXPECT_THAT(script.err, HasSubstr("data.validation.held is trained on, too"));
+  EXPECT_THAT(train({twice, "run.steps=1"}).err,
+              HasSubstr("data.validation.held is trained on, too"));
 }
 
 TEST_F(DryRun, SamplesOfTextTakeMemory) {

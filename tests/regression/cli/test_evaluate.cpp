@@ -219,7 +219,8 @@ TEST_F(Evaluate, ResumesNoSumsOfAnotherType) {
   const std::string kept = slurp(file);
   const std::vector<std::string> narrow = {"--data", corpus(), "--resume",
                                            file,     "--set",  "precision.compute=bf16"};
-  expect_refusal(evaluate(narrow), {"progress.json", "another evaluation", "bf16"});
+  expect_refusal(evaluate(narrow), {"progress.json", "another evaluation",
+                                    "compute is \"fp32\" there, and \"bf16\" here"});
   EXPECT_EQ(slurp(file), kept);
 }
 
@@ -345,7 +346,8 @@ TEST_F(Evaluate, GoesOnWhereItWasKilled) {
   expect_refusal(evaluate({"--data", corpus(), "--resume", file, "--samples", "3"}),
                  {"progress.json", "samples", "3 are asked for"});
   expect_refusal(evaluate({"--split", "test", "--resume", file}),
-                 {"progress.json", "another evaluation"});
+                 {"progress.json", "another evaluation", "split is \"all\" there",
+                  "it is of other corpora, or of other parts"});
   for (
       const char* content :
       {"", "{}", "[1]", "text", "{\"kind\": \"trireme evaluation progress\"}",
@@ -449,6 +451,7 @@ TEST_F(EvaluateKinds, AreTheirRunsOwnValidation) {
       EXPECT_TRUE(found["bits_per_byte"].is_null());
     }
     EXPECT_THAT(out_, HasSubstr("of the words that are predicted"));
+    EXPECT_THAT(out_, HasSubstr(" predicted words/s\n"));
     EXPECT_EQ(own.contains("losses"), kind == "bert");
     EXPECT_EQ(out_.find("segment pairs") != std::string::npos, kind == "bert");
     // The last, shorter window counts where it is asked for.

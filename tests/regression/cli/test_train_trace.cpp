@@ -288,6 +288,15 @@ TEST_F(TrainTrace, RefusesBeforeItBegins) {
   result = train({}, {"--trace", scratch_ / "no/such/place.json"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("no/such"));
+  // Neither the deck nor a corpus is written over.
+  const std::string text = slurp(deck());
+  result = train({}, {"--trace", deck()});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("is also what is read"));
+  EXPECT_EQ(slurp(deck()), text);
+  result = train({}, {"--trace", corpus()});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("holds a corpus, vectors or weights"));
   EXPECT_FALSE(fs::exists(run_dir()));
   EXPECT_EQ(train({}, {"--trace-steps", "1-2"}).status, 2);
   EXPECT_EQ(train({}, {"--trace", trace(), "--dry-run"}).status, 2);

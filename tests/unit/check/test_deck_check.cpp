@@ -126,6 +126,27 @@ TEST_F(DeckCheckOfBlends, OfOneThatIsMissingNothingIsSaid) {
   EXPECT_THAT(checked.not_checked[0].text(), HasSubstr("none.h5"));
 }
 
+// A copy of another name is the same text; the parts that data.split makes are not.
+TEST_F(DeckCheckOfBlends, TextThatIsThereTwiceIsWarnedOf) {
+  const std::string one = corpus("one.h5", 150, 9), copy = corpus("copy.h5", 150, 9),
+                    two = corpus("two.h5", 140, 9);
+  const auto warnings = [&](const std::vector<std::string>& train,
+                            const std::string& more) {
+    return check_deck(deck_of(train, more)).warnings;
+  };
+  using ::testing::ElementsAre;
+  using ::testing::IsEmpty;
+  EXPECT_THAT(warnings({one, two}, "split: [0.9, 0.1, 0]"), IsEmpty());
+  EXPECT_THAT(warnings({one}, fmt::format("validation: {{held: {}}}", two)), IsEmpty());
+  EXPECT_THAT(warnings({one}, fmt::format("validation: {{a: {0}, b: {0}}}", two)),
+              IsEmpty());
+  EXPECT_THAT(warnings({one, two, copy}, "split: [0.9, 0.1, 0]"),
+              ElementsAre(AllOf(HasSubstr("one.h5' twice"), HasSubstr("copy.h5'"))));
+  EXPECT_THAT(warnings({two, one}, fmt::format("validation: {{held: {}}}", copy)),
+              ElementsAre(AllOf(HasSubstr("data.validation.held is trained on"),
+                                HasSubstr("one.h5' in data.train"))));
+}
+
 // Weights by which a corpus would never be taken are refused before the run's start would
 // do it, in every use of a deck, also where the corpora are not there yet.
 TEST_F(DeckCheckOfBlends, WeightsTooFarApart) {

@@ -61,7 +61,9 @@ TEST(AdaptiveWaitNaps, GrowWithTheWait) {
   for (std::int64_t naps = 0; naps < 5000; ++naps) {
     const double nap = 1e-9 * static_cast<double>(nap_nanoseconds(naps));
     EXPECT_GE(nap, before);
-    if (naps >= 32) EXPECT_LE(nap, 0.1 * waited) << naps;
+    if (naps >= 32) {
+      EXPECT_LE(nap, 0.1 * waited) << naps;
+    }
     before = nap;
     waited += nap;
   }

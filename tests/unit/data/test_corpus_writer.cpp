@@ -108,6 +108,21 @@ TEST_F(CorpusWriterRanks, CountWhatIsInTheText) {
   EXPECT_EQ(summary.added_tokens_found, found);
 }
 
+// A tokenizer.json may have a token for unknown words that is no added one.
+TEST_F(CorpusWriterRanks, CountUnknownWordsOfAModelAlone) {
+  nlohmann::json file = nlohmann::json::parse(io::read_file(test::fixture("cased.json")));
+  nlohmann::json& added = file["added_tokens"];
+  for (auto token = added.begin(); token != added.end();) {
+    token = (*token)["content"] == "[UNK]" ? added.erase(token) : token + 1;
+  }
+  const Tokenizer tokenizer = Tokenizer::from_files({{"tokenizer.json", file.dump()}});
+  put("a.txt", "in \u2603 the \u2603\n");
+  const CorpusSummary summary = write_corpus(
+      tokenizer, DocumentSource({path("a.txt")}, {}), path("a.h5"), *world_, {});
+  EXPECT_EQ(summary.unknown_tokens, 2u);
+  EXPECT_TRUE(summary.added_tokens_found.empty());
+}
+
 // White space alone may have no ids, and does not begin a sentence: of WordPiece, too.
 TEST_F(CorpusWriterRanks, KeepTheSentencesOfOne) {
   const std::string sample = io::read_file(test::fixture("sample.txt"));

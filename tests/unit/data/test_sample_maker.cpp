@@ -338,7 +338,9 @@ TEST_F(SampleMakerData, HoldsNothingOfTheCorpusSize) {
       batch.fill(*maker, position, 1);
       if (has_pairs(kind)) pairs += batch.sum("pair_weights");
     }
-    if (kMemoryIsThePrograms) EXPECT_LT(resident_bytes() - before, kMostResident);
+    if (kMemoryIsThePrograms) {
+      EXPECT_LT(resident_bytes() - before, kMostResident);
+    }
     EXPECT_GT(farthest, test::kHugeTokens - test::kHugeTokens / 1000);
     EXPECT_GT(data.epochs(20000 * 9'876'543'211)[1], 1e6);
     EXPECT_EQ(pairs > 3000.0, has_pairs(kind)) << pairs;  // of 4000 short documents
