@@ -26,10 +26,12 @@ std::vector<Layout> covering_pipelines() {
 constexpr NarrowTolerances gpt_tolerances(double loss) {
   return {.loss = loss, .pairs = 0.0, .norm = 0.05, .gradient = 0.0};
 }
-// What BERT and T5 are trained for keeps the promise, too: 1.8e-3 and 1.6e-3 were seen.
-// The loss of pairs, of one number a sample, was 8.8e-2 apart, norms 5.7e-2.
+// What BERT and T5 are trained for keeps the promise, too: 2.5e-3 and 1.4e-3 were seen.
+// The loss of pairs, of one number a sample, was 0.17 apart, norms 0.12: as far as those
+// of one rank come whose learning rate is larger by some millionths, which in fp32 moves
+// them by 6e-5.
 constexpr NarrowTolerances kOfKinds = {
-    .loss = kNarrowTolerance, .pairs = 0.2, .norm = 0.12, .gradient = 0.0};
+    .loss = kNarrowTolerance, .pairs = 0.35, .norm = 0.25, .gradient = 0.0};
 
 std::vector<Layout> pairs_of(model::ModelKind kind) {
   return covering(all_rows_of(kind, 8), Meet::pairs);
