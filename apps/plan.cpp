@@ -116,8 +116,9 @@ void make_plan(const PlanArguments& arguments) {
   if (options.devices == 0) options.devices = machine.network.back().devices;
   check::DeckCheckOptions check = arguments.deck;
   check.ranks = options.is_fixed ? options.devices : 0;
-  plan::PlanReport report =
-      plan::make_plan(check::check_deck(check).deck, machine, options);
+  const check::CheckedDeck checked = check::check_deck(check);
+  for (const std::string& warning : checked.warnings) Log().warning("{}", warning);
+  plan::PlanReport report = plan::make_plan(checked.deck, machine, options);
   report.calibration = std::move(calibration);
   std::fputs(report.text().c_str(), stdout);
   if (report.calibration && !report.calibration->doubts.empty()) {

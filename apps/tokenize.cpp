@@ -9,12 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,7 +22,6 @@
 #include "apps/tokenize_report.hpp"
 #include "apps/tokenizer_option.hpp"
 #include "base/error.hpp"
-#include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/plural.hpp"
 #include "comm/environment.hpp"

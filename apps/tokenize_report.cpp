@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -87,7 +88,7 @@ void warn_of_unknown_tokens(const data::Tokenizer& tokenizer,
   log.warning(
       "{:.0f} % of the tokens are {}: the tokenizer has no pieces for this text; give "
       "one that was made for such text by --tokenizer, or train one on it",
-      100.0 * part, tokenizer.decode({tokenizer.unknown().value()}));
+      100.0 * part, tokenizer.decode({tokenizer.model().unknown().value()}));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
+#include "base/log.hpp"
 #include "check/deck_check.hpp"
 #include "comm/on_ranks.hpp"
 #include "config/deck_error.hpp"
@@ -48,6 +49,7 @@ void run_dry(const TrainArguments& arguments, int ranks) {
     const plan::DryRun result =
         plan::dry_run(options, arguments.all_stages ? plan::StagesShown::all
                                                     : plan::StagesShown::that_differ);
+    for (const std::string& warning : result.warnings) Log().warning("{}", warning);
     std::fputs(result.text().c_str(), stdout);
     if (!arguments.json.empty()) io::write_file(arguments.json, result.json());
   } catch (const config::DeckErrors& errors) {

@@ -190,9 +190,9 @@ class DeckCheck {
         if (named->is_for_training()) trained.emplace(content, named);
       } else if (named->is_for_training()) {
         result_.warnings.push_back(fmt::format(
-            "data.train names the text of '{}' twice ('{}'): it is trained on with the "
+            "data.train: '{}' has the tokens of '{}': they are trained on with the "
             "weights of both",
-            first->second->path, named->path));
+            named->path, first->second->path));
       } else {
         result_.warnings.push_back(fmt::format(
             "{} is trained on, too ('{}' in data.train): its loss tells how well the "

@@ -42,7 +42,7 @@ struct CheckedDeck {
   // Corpora that are missing, paths that only a job knows, and what a checkpoint does not
   // say.
   std::vector<NotChecked> not_checked;
-  // What is hardly meant: text that is trained on twice, or validated on, too.
+  // What is probably a mistake: a corpus that is trained on twice, or validated on, too.
   std::vector<std::string> warnings;
 };
 

@@ -396,7 +396,7 @@ Spooled spool_part(const Tokenizer& tokenizer, std::uint64_t input_bytes,
   summary.tokenize_seconds = comm.all_reduce(seconds, comm::Op::max);
   const std::vector<std::uint64_t> counts = summed(comm, spooled.part->counts);
   summary.unigram_entropy = entropy_of(counts);
-  const std::optional<TokenId> unknown = tokenizer.unknown();
+  const std::optional<TokenId> unknown = tokenizer.model().unknown();
   if (unknown) summary.unknown_tokens = counts[*unknown];
   return spooled;
 }
@@ -425,7 +425,7 @@ CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& sou
   summary.replaced_sequences = summed(comm, replaced);
   summary.added_tokens_found = summed(comm, tokenizer, added);
   for (const auto& [id, count] : summary.added_tokens_found) {
-    if (id == tokenizer.unknown()) summary.unknown_tokens -= count;
+    if (id == tokenizer.model().unknown()) summary.unknown_tokens -= count;
   }
   TRIREME_REQUIRE_INPUT(summary.documents > 0,
                         "nothing to tokenize: the {} of input have no document with text "

@@ -142,6 +142,13 @@ std::optional<SentencePiece::StretchEnd> SentencePiece::cut_at(std::string_view 
   return StretchEnd{at, next};
 }
 
+std::optional<TokenId> SentencePiece::unknown() const {
+  using Kind = SentencePieceModel::Kind;
+  const auto found =
+      std::ranges::find(model_.pieces, Kind::unknown, &SentencePieceModel::Piece::kind);
+  return static_cast<TokenId>(found - model_.pieces.begin());  // every model has one
+}
+
 std::string SentencePiece::description() const {
   const bool is_unigram = model_.algorithm == SentencePieceModel::Algorithm::unigram;
   std::string text = is_unigram ? "SentencePiece, unigram" : "SentencePiece, BPE";

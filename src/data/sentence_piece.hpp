@@ -42,6 +42,7 @@ class SentencePiece : public TokenModel {
   bool begins_word(TokenId id) const override { return begins_word_[id]; }
   // Each side would get a space in front, and lose those around.
   bool can_cut_before_space() const override { return false; }
+  std::optional<TokenId> unknown() const override;
   std::string description() const override;
 
   const SentencePieceModel& model() const { return model_; }

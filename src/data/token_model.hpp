@@ -48,7 +48,7 @@ class TokenModel {
   // Text may be cut before white space that follows anything else, and each side encoded
   // alone, with the same ids.
   virtual bool can_cut_before_space() const = 0;
-  // The id of what the model has no pieces for, where it knows one itself.
+  // The id of what the model has no pieces for; none where it has pieces for all texts.
   virtual std::optional<TokenId> unknown() const { return std::nullopt; }
   // "byte-level BPE", for people.
   virtual std::string description() const = 0;

@@ -92,11 +92,6 @@ TokenId Tokenizer::special(Special special) const {
                   alternatives(texts)));
 }
 
-std::optional<TokenId> Tokenizer::unknown() const {
-  const std::optional<TokenId> of_model = model_->unknown();
-  return of_model ? of_model : find_special(Special::unknown);
-}
-
 std::string sentinel_text(std::int64_t number) {
   return fmt::format("{}{}>", kSentinelBegin, number);
 }

@@ -73,8 +73,6 @@ class Tokenizer {
   // The id put after each document: of "<|endoftext|>", or of what stands for it in other
   // vocabularies ("</s>", "[SEP]").
   TokenId end_of_document() const { return special(Special::end_of_document); }
-  // The id of text that the model has no pieces for; none where it has pieces for all.
-  std::optional<TokenId> unknown() const;
   // A count of 0 where there are none. InputError where their ids do not go down by one.
   Sentinels sentinels() const;
 

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "comm/on_ranks.hpp"
 #include "io/json.hpp"
 
@@ -73,7 +75,7 @@ EvaluationSums sums_from(const Json& json) {
 // In what the evaluation that a file is of differs from this one, for people: checksums
 // of files are not among it.
 std::string differences(const Json& theirs, const Json& ours) {
-  if (!theirs.is_object()) return "what it is of cannot be read";
+  if (!theirs.is_object()) return "it does not say of which";
   Json all = ours;
   all.update(theirs);
   std::vector<std::string> parts;
@@ -86,11 +88,10 @@ std::string differences(const Json& theirs, const Json& ours) {
       parts.emplace_back("it is of other corpora, or of other parts of them");
     } else {
       parts.push_back(fmt::format("{} is {} there, and {} here", key,
-                                  there.is_null() ? "not set" : io::json_text(there),
-                                  here.is_null() ? "not set" : io::json_text(here)));
+                                  there.is_null() ? "not set" : io::json_excerpt(there),
+                                  here.is_null() ? "not set" : io::json_excerpt(here)));
     }
   }
-  if (parts.empty()) return "it has other sets";
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
@@ -122,11 +123,14 @@ void ProgressFile::read(const std::string& text, const std::string& identity) {
                         "'{}' is not the progress of an evaluation, and is not written "
                         "over: name another file",
                         path_.string());
-  const Json ours = io::parse_json<Json>(identity);
-  TRIREME_REQUIRE_INPUT(json["of"] == ours && json["sets"].size() == sums_.size(),
+  const std::string apart = differences(json["of"], io::parse_json<Json>(identity));
+  TRIREME_REQUIRE_INPUT(apart.empty(),
                         "'{}' is the progress of another evaluation: {}. Name another "
                         "file, or remove it",
-                        path_.string(), differences(json["of"], ours));
+                        path_.string(), apart);
+  TRIREME_REQUIRE_INPUT(json["sets"].size() == sums_.size(),
+                        "'{}' is damaged: it holds {} of {}. Remove it", path_.string(),
+                        format_plural(std::ssize(json["sets"]), "set"), sums_.size());
   for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] = sums_from(json["sets"][i]);
 }
 

@@ -419,9 +419,6 @@ std::string DryRun::step_text() const {
 std::string DryRun::text() const {
   std::string out = headline();
   for (const check::NotChecked& path : not_checked) out += wrap_lines(path.text()) + "\n";
-  for (const std::string& warning : warnings) {
-    out += wrap_lines("warning: " + warning) + "\n";
-  }
   const std::string own = knows_size() ? step::own_attention_note(deck) : "";
   if (!own.empty()) out += wrap_lines(own) + "\n";
   return out + model_text() + step_text() + memory_text() + messages_text();

@@ -26,7 +26,7 @@ std::string shared_cores_note(comm::Communicator& world, const CoreTime& time) {
     note += fmt::format(
         "Cores were shared: the threads of rank {} were kept from running for {} of the\n"
         "time, by other processes or by more threads of this run than it has cores. Of\n"
-        "use: fewer ranks, or fewer threads of each where it has several\n"
+        "use: fewer ranks, or fewer threads where a rank has several\n"
         "(OMP_NUM_THREADS); cores of its own for each rank (SLURM: --exclusive,\n"
         "--cpus-per-task and srun --cpu-bind=cores; mpiexec -bind-to core).\n",
         worst - waiting.begin(), format_percent(*worst));

@@ -29,7 +29,7 @@ constexpr NarrowTolerances gpt_tolerances(double loss) {
 // What BERT and T5 are trained for keeps the promise, too: 2.5e-3 and 1.4e-3 were seen.
 // The loss of pairs, of one number a sample, was 0.17 apart, norms 0.12: as far as those
 // of one rank come whose learning rate is larger by some millionths, which in fp32 moves
-// them by 6e-5.
+// its norms by 6e-5.
 constexpr NarrowTolerances kOfKinds = {
     .loss = kNarrowTolerance, .pairs = 0.35, .norm = 0.25, .gradient = 0.0};
 

@@ -908,15 +908,15 @@ TEST_F(DryRun, CorporaThatAreThereAreChecked) {
 // Of what is hardly meant all that read a deck warn.
 TEST_F(DryRun, ValidationOnWhatIsTrainedOn) {
   const std::string twice = "data.validation={held: " + corpus().string() + "}";
-  const json result = dry_run({deck(), "--set", twice});
-  ASSERT_EQ(result["warnings"].size(), 1u);
-  EXPECT_THAT(out_, HasSubstr("\nwarning: data.validation.held is trained on, too"));
+  const fs::path file = scratch_ / "dry.json";
+  const std::string warning = "warning: data.validation.held is trained on, too";
+  EXPECT_THAT(train({twice}, {"--dry-run", "--json", file}).err, HasSubstr(warning));
+  EXPECT_EQ(json::parse(slurp(file))["warnings"].size(), 1u);
   const RunResult script =
       trireme({"jobscript", deck(), "--machine", "cpu", "--nodes", "1", "--time", "1h",
                "--set", "batch.global=64", "--set", twice});
-  EXPECT_THAT(script.err, HasSubstr("data.validation.held is trained on, too"));
-  EXPECT_THAT(train({twice, "run.steps=1"}).err,
-              HasSubstr("data.validation.held is trained on, too"));
+  EXPECT_THAT(script.err, HasSubstr(warning));
+  EXPECT_THAT(train({twice, "run.steps=1"}).err, HasSubstr(warning));
 }
 
 TEST_F(DryRun, SamplesOfTextTakeMemory) {

@@ -348,6 +348,11 @@ TEST_F(Evaluate, GoesOnWhereItWasKilled) {
   expect_refusal(evaluate({"--split", "test", "--resume", file}),
                  {"progress.json", "another evaluation", "split is \"all\" there",
                   "it is of other corpora, or of other parts"});
+  json damaged = json::parse(slurp(file));
+  damaged["sets"].push_back(damaged["sets"][0]);
+  spill(file, damaged.dump());
+  expect_refusal(evaluate({"--data", corpus(), "--resume", file}),
+                 {"progress.json", "damaged: it holds 2 sets of 1"});
   for (
       const char* content :
       {"", "{}", "[1]", "text", "{\"kind\": \"trireme evaluation progress\"}",

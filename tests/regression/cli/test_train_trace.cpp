@@ -300,6 +300,11 @@ TEST_F(TrainTrace, RefusesBeforeItBegins) {
   EXPECT_FALSE(fs::exists(run_dir()));
   EXPECT_EQ(train({}, {"--trace-steps", "1-2"}).status, 2);
   EXPECT_EQ(train({}, {"--trace", trace(), "--dry-run"}).status, 2);
+  // Nor is what the run itself has written.
+  ASSERT_EQ(train().status, 0);
+  result = train({}, {"--resume", "auto", "--trace", run_dir() / "train.jsonl"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("is part of the run or checkpoint"));
 }
 
 }  // namespace

@@ -71,6 +71,7 @@ TEST_F(SentencePieceTokenizer, OfT5HasItsSpecialTokens) {
   EXPECT_EQ(tokenizer.special(Special::padding), 0u);
   EXPECT_EQ(tokenizer.end_of_document(), 1u);
   EXPECT_EQ(tokenizer.special(Special::unknown), 2u);
+  EXPECT_EQ(tokenizer.model().unknown(), 2u);
   EXPECT_EQ(tokenizer.vocabulary_size(), 4100u);
   EXPECT_EQ(tokenizer.sentinels().count, 100);
   EXPECT_EQ(tokenizer.sentinels().first, 4099u);
