@@ -94,8 +94,8 @@ std::string train_sentence_piece(const std::map<std::string, std::string>& optio
                                  const CountedWords::Words& words) {
   CountedWords iterator(words);
   std::unordered_map<std::string, std::string> all(options.begin(), options.end());
-  all["input_format"] = "tsv";
-  all["minloglevel"] = "2";  // errors alone
+  all.emplace("input_format", "tsv");
+  all.emplace("minloglevel", "2");  // errors alone
   std::string model, problem;
   try {
     const spm::util::Status status =

@@ -1,4 +1,9 @@
 // inference/evaluation_progress.cpp — see evaluation_progress.hpp.
+//
+// A file may be of another evaluation, or of none, and its sums would then be added to
+// these in silence: it is read whole and held against what this one is of before any
+// sample is looked at. Nothing in it is believed to be of its kind. A file that is
+// refused stays as it is, as its owner may have taken hours to fill it.
 #include "inference/evaluation_progress.hpp"
 
 #include <fmt/ranges.h>
