@@ -265,7 +265,7 @@ std::string job_script(const JobScriptOptions& options) {
   if (options.warn) {
     if (!warning.empty()) options.warn(warning);
     for (const check::NotChecked& path : checked.not_checked) options.warn(path.text());
-    for (const std::string& repeat : checked.warnings) options.warn(repeat);
+    for (const std::string& mistake : checked.warnings) options.warn(mistake);
   }
   for (const BatchOption& option : of_machine) set_batch_option(batch, option);
   set_own_options(batch, options, checked.deck);

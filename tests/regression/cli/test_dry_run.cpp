@@ -905,7 +905,7 @@ TEST_F(DryRun, CorporaThatAreThereAreChecked) {
   EXPECT_EQ(result["warnings"], json::array());
 }
 
-// Of what is hardly meant all that read a deck warn.
+// A start, a dry run and a job script warn of what is probably a mistake.
 TEST_F(DryRun, ValidationOnWhatIsTrainedOn) {
   const std::string twice = "data.validation={held: " + corpus().string() + "}";
   const fs::path file = scratch_ / "dry.json";
