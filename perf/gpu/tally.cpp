@@ -124,7 +124,7 @@ ordered_json token_shared_bytes(const Blueprint& blueprint) {
   task.kv_heads = static_cast<int>(model.kv_heads);
   task.head_dim = static_cast<int>(model.head_elements());
   task.ffn = static_cast<int>(model.ffn_hidden);
-  return trireme::cuda::least_shared_bytes(task);
+  return trireme::cuda::least_shared_bytes<trireme::cuda::WeightCopies::quads>(task);
 }
 
 ordered_json json_of(const trireme::plan::DryRun& plan) {

@@ -115,6 +115,29 @@ def rows():
                 f"not judged: no benchmark has more than {single_kernels.BEYOND_CACHES >> 20} MiB")
 
 
+def layers_of_a_token():
+    """All layers in one launch, with weights that come by boxes beside those by quads: the
+    architecture belongs into kernels::kBoxesProvenOn where all are faster."""
+    seconds = {}
+    for one in benchmarks("^decode_layers<bf16>"):
+        sizes = arguments_of(one["name"])
+        copies = "boxes" if sizes.pop("boxes") else "quads"
+        if "seconds" in one:
+            say({"kind": "layers_of_a_token", "copies": copies, **sizes,
+                 "seconds": one["seconds"], "of_reading": one.get("of_reading")})
+            seconds.setdefault(tuple(sizes.items()), {})[copies] = one["seconds"]
+    for shape, of in seconds.items():
+        what = ("a token's " + ", ".join(f"{name} {value}" for name, value in shape) +
+                ": weights by boxes, speed beside those by quads")
+        if len(of) == 2:
+            gain = of["quads"] / of["boxes"]
+            finding(what, gain >= 1, round(gain, 3))
+        else:
+            finding(what, None, f"not judged: this GPU has only {', '.join(of)}")
+    if not seconds:
+        finding("a token's layers in one launch", None, "not judged: this GPU has no such launch")
+
+
 def counters(kernel):
     """Nsight Compute's counters of a kernel's first launch in a step of GPT-2 124M, with
     Trireme's own attention, whose kernels are among those that are asked about."""
@@ -140,4 +163,5 @@ def counters(kernel):
 
 
 WORK = {"peaks": peaks, "products": products, "table": table, "attention": attention,
-        "own_attention": own_attention, "rows": rows, "counters": counters}
+        "own_attention": own_attention, "rows": rows, "layers_of_a_token": layers_of_a_token,
+        "counters": counters}

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "base/device.hpp"
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/types.hpp"
@@ -106,9 +107,15 @@ cuda::DecodeLayer pointers_of(const DecodeLayer<T>& layer) {
 
 }  // namespace
 
+WeightCopies proven_copies() {
+  const bool is_proven =
+      std::ranges::find(kBoxesProvenOn, built_capability()) != kBoxesProvenOn.end();
+  return is_proven ? WeightCopies::boxes : WeightCopies::quads;
+}
+
 template <class T>
 bool DecodeLayers<T>::has(const Exec& exec, const std::vector<DecodeLayer<T>>& layers,
-                          index_t capacity) {
+                          index_t capacity, WeightCopies copies) {
   if (sizeof(T) != 2 || layers.empty()) return false;
   const DecodeLayer<T>& first = layers.front();
   const auto hidden = static_cast<index_t>(first.fc1.extent(1));
@@ -121,14 +128,15 @@ bool DecodeLayers<T>::has(const Exec& exec, const std::vector<DecodeLayer<T>>& l
                     first.heads.head_dim % kOfPiece == 0 &&
                     first.heads.head_dim <= cuda::kDecodeHeadElements;
   return are_whole && fits &&
-         impl::decode_layer_blocks(exec, dtype_of<T>, task_of(layers, capacity)) > 0;
+         impl::decode_layer_blocks(exec, dtype_of<T>, task_of(layers, capacity), copies) >
+             0;
 }
 
 template <class T>
 DecodeLayers<T>::DecodeLayers(const Exec& exec, const std::vector<DecodeLayer<T>>& layers,
-                              index_t capacity, View2<const T> next)
-    : task_(task_of(layers, capacity)) {
-  task_.blocks = impl::decode_layer_blocks(exec, dtype_of<T>, task_);
+                              index_t capacity, View2<const T> next, WeightCopies copies)
+    : task_(task_of(layers, capacity)), copies_(copies) {
+  task_.blocks = impl::decode_layer_blocks(exec, dtype_of<T>, task_, copies);
   TRIREME_REQUIRE(
       task_.blocks > 0,
       "kernels::decode_layers: no launch of such layers here: ask has() first");
@@ -140,6 +148,14 @@ DecodeLayers<T>::DecodeLayers(const Exec& exec, const std::vector<DecodeLayer<T>
   const auto host = Kokkos::create_mirror_view(layers_);
   for (std::size_t i = 0; i < layers.size(); ++i) host(i) = pointers_of(layers[i]);
   Kokkos::deep_copy(exec.space(), layers_, host);
+  if (copies == WeightCopies::boxes) {
+    maps_ = DeviceArray<cuda::BoxMap>("maps of decoder weights",
+                                      layers.size() * cuda::kMatricesOfLayer);
+    const auto maps = Kokkos::create_mirror_view(maps_);
+    impl::make_box_maps(task_, host.data(), maps.data());
+    Kokkos::deep_copy(exec.space(), maps_, maps);
+    task_.maps = maps_.data();
+  }
   exec.fence("trireme::kernels::DecodeLayers");
   task_.layers = layers_.data();
   task_.words = words_.data();
@@ -151,7 +167,9 @@ DecodeLayers<T>::DecodeLayers(const Exec& exec, const std::vector<DecodeLayer<T>
 
 template <class T>
 std::size_t DecodeLayers<T>::bytes() const {
-  return extent(task_.layer_count) * sizeof(cuda::DecodeLayer) +
+  const std::size_t maps = copies_ == WeightCopies::boxes ? cuda::kMatricesOfLayer : 0;
+  return extent(task_.layer_count) *
+             (sizeof(cuda::DecodeLayer) + maps * sizeof(cuda::BoxMap)) +
          static_cast<std::size_t>(2 * words_of_set(task_)) * sizeof(std::uint32_t) +
          sizeof(std::int32_t);
 }

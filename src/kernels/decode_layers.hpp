@@ -8,6 +8,7 @@
 #ifndef TRIREME_KERNELS_DECODE_LAYERS_HPP_
 #define TRIREME_KERNELS_DECODE_LAYERS_HPP_
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -16,6 +17,12 @@
 #include "kernels/decode_attention.hpp"
 
 namespace trireme::kernels {
+
+// Architectures on which a committed run of perf/gpu_suite has shown that weights that
+// come by boxes give the same bits as by quads, and sooner: there they do.
+inline constexpr std::array<int, 0> kBoxesProvenOn = {};
+using cuda::WeightCopies;
+WeightCopies proven_copies();
 
 // A layer's parameters, and its cache. Matrices are (out, in).
 template <class T>
@@ -35,11 +42,12 @@ class DecodeLayers {
   // 16-bit elements, of sizes that the kernel takes, and lie in whole pieces of 16 bytes.
   // On a shape-only Exec: whether the GPUs have it that plans are made for.
   static bool has(const Exec& exec, const std::vector<DecodeLayer<T>>& layers,
-                  index_t capacity);
+                  index_t capacity, WeightCopies copies = proven_copies());
   // Where has() holds. The parameters must stay where they are. `capacity`: positions of
   // a place of the cache. `next`: what the launch behind this one reads first, if any.
   DecodeLayers(const Exec& exec, const std::vector<DecodeLayer<T>>& layers,
-               index_t capacity, View2<const T> next = {});
+               index_t capacity, View2<const T> next = {},
+               WeightCopies copies = proven_copies());
 
   // Of device memory, allocated or planned.
   std::size_t bytes() const;
@@ -53,7 +61,9 @@ class DecodeLayers {
   Cost cost(index_t rows, index_t longest) const;
 
   cuda::DecodeLayersTask task_;  // but for what a call says
+  WeightCopies copies_;
   DeviceArray<cuda::DecodeLayer> layers_;
+  DeviceArray<cuda::BoxMap> maps_;
   DeviceArray<std::uint32_t> words_;
   DeviceArray<std::int32_t> turn_;
 };

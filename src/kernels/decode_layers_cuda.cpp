@@ -17,12 +17,21 @@ cuda::Element element_for(DType type) {
 
 }  // namespace
 
-int decode_layer_blocks(const Exec& exec, DType type,
-                        const cuda::DecodeLayersTask& task) {
-  if (!exec.is_shape_only()) return cuda::decode_blocks(element_for(type), task);
-  return cuda::least_shared_bytes(task) <= kBlockSharedBytes
+int decode_layer_blocks(const Exec& exec, DType type, const cuda::DecodeLayersTask& task,
+                        cuda::WeightCopies copies) {
+  if (!exec.is_shape_only()) return cuda::decode_blocks(element_for(type), task, copies);
+  const int least = copies == cuda::WeightCopies::quads
+                        ? cuda::least_shared_bytes<cuda::WeightCopies::quads>(task)
+                        : cuda::least_shared_bytes<cuda::WeightCopies::boxes>(task);
+  return least <= kBlockSharedBytes
              ? cuda::most_blocks(task, static_cast<int>(kMultiprocessors))
              : 0;
+}
+
+void make_box_maps(const cuda::DecodeLayersTask& task, const cuda::DecodeLayer* layers,
+                   cuda::BoxMap* maps) {
+  const char* const message = cuda::make_box_maps(task, layers, maps);
+  TRIREME_REQUIRE(message == nullptr, "kernels::decode_layers: {}", message);
 }
 
 void launch_decode_layers(const Exec& exec, const Kernel& kernel, DType type,

@@ -4,8 +4,14 @@
 
 namespace trireme::kernels::impl {
 
-int decode_layer_blocks(const Exec&, DType, const cuda::DecodeLayersTask&) {
+int decode_layer_blocks(const Exec&, DType, const cuda::DecodeLayersTask&,
+                        cuda::WeightCopies) {
   return 0;
+}
+
+void make_box_maps(const cuda::DecodeLayersTask&, const cuda::DecodeLayer*,
+                   cuda::BoxMap*) {
+  TRIREME_REQUIRE(false, "kernels::decode_layers: this build copies no boxes");
 }
 
 void launch_decode_layers(const Exec&, const Kernel& kernel, DType,

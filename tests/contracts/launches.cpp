@@ -97,7 +97,8 @@ void list_all() {
 }
 
 // As with_block() in decode_layers.hpp, whose shared memory is that of GPT-2 124M.
-template <Element kElement, int kRows, int kAhead, int kHeadElements>
+template <Element kElement, int kRows, int kAhead, int kHeadElements,
+          WeightCopies kCopies>
 void list_decode_layers() {
   DecodeLayersTask task;
   task.layer_count = 12;
@@ -105,22 +106,30 @@ void list_decode_layers() {
   task.heads = task.kv_heads = task.hidden / kHeadElements;
   task.head_dim = kHeadElements;
   task.ffn = 4 * task.hidden;
-  using Block = DecodeLayers<kElement, kRows, kAhead, kHeadElements>;
-  const std::string name =
-      name_of("decode_layers", kElement, kHeadElements, false, false);
-  print(
-      "decode_layers.cu",
-      instance("decode_kernel", {text_of(kElement), std::to_string(kRows),
-                                 std::to_string(kAhead), std::to_string(kHeadElements)}),
-      name + " texts " + std::to_string(kRows) + " ahead " + std::to_string(kAhead),
-      Block::kThreads, Block::shared_bytes(task));
+  using Block = DecodeLayers<kElement, kRows, kAhead, kHeadElements, kCopies>;
+  constexpr bool kHasBoxes = kCopies == WeightCopies::boxes;
+  const std::string name = name_of(kHasBoxes ? "decode_boxes" : "decode_layers", kElement,
+                                   kHeadElements, false, false);
+  print(kHasBoxes ? "decode_boxes.sm90a.cu" : "decode_layers.cu",
+        instance("decode_kernel",
+                 {text_of(kElement), std::to_string(kRows), std::to_string(kAhead),
+                  std::to_string(kHeadElements), std::to_string(int{kHasBoxes})}),
+        name + " texts " + std::to_string(kRows) + " ahead " + std::to_string(kAhead),
+        Block::kThreads, Block::shared_bytes(task));
 }
-template <Element kElement, int kHeadElements>
+template <WeightCopies kCopies, Element kElement, int kHeadElements>
 void list_decode_layers() {
-  list_decode_layers<kElement, 1, 4, kHeadElements>();
-  list_decode_layers<kElement, 1, 3, kHeadElements>();
-  list_decode_layers<kElement, kDecodeRows, 3, kHeadElements>();
-  list_decode_layers<kElement, kDecodeRows, 2, kHeadElements>();
+  list_decode_layers<kElement, 1, 4, kHeadElements, kCopies>();
+  list_decode_layers<kElement, 1, 3, kHeadElements, kCopies>();
+  list_decode_layers<kElement, kDecodeRows, 3, kHeadElements, kCopies>();
+  list_decode_layers<kElement, kDecodeRows, 2, kHeadElements, kCopies>();
+}
+template <WeightCopies kCopies>
+void list_decode_layers() {
+  list_decode_layers<kCopies, Element::bf16, 64>();
+  list_decode_layers<kCopies, Element::bf16, 128>();
+  list_decode_layers<kCopies, Element::fp16, 64>();
+  list_decode_layers<kCopies, Element::fp16, 128>();
 }
 
 }  // namespace
@@ -130,10 +139,8 @@ int main() {
   trireme::cuda::list_all<trireme::cuda::Forward>();
   trireme::cuda::list_all<trireme::cuda::Delta>();
   trireme::cuda::list_all<trireme::cuda::Backward>();
-  using trireme::cuda::Element;
-  trireme::cuda::list_decode_layers<Element::bf16, 64>();
-  trireme::cuda::list_decode_layers<Element::bf16, 128>();
-  trireme::cuda::list_decode_layers<Element::fp16, 64>();
-  trireme::cuda::list_decode_layers<Element::fp16, 128>();
+  using trireme::cuda::WeightCopies;
+  trireme::cuda::list_decode_layers<WeightCopies::quads>();
+  trireme::cuda::list_decode_layers<WeightCopies::boxes>();
   return 0;
 }

@@ -18,12 +18,26 @@ constexpr int kEmulatedSharedBytes = 227 << 10;
 
 }  // namespace
 
-int decode_blocks(Element, const DecodeLayersTask& task) {
+bool has_box_copies() {
+  return true;
+}
+const char* make_box_maps(const DecodeLayersTask& task, const DecodeLayer* layers,
+                          BoxMap* maps) {
+  for (int i = 0; i < task.layer_count * kMatricesOfLayer; ++i) {
+    const int matrix = i % kMatricesOfLayer;
+    const MatrixSize size = size_of(task, matrix);
+    maps[i] = test::emulated_box_map(layers[i / kMatricesOfLayer].weights[matrix],
+                                     size.rows, size.columns);
+  }
+  return nullptr;
+}
+
+int decode_blocks(Element, const DecodeLayersTask& task, WeightCopies) {
   return most_blocks(task, kEmulatedMultiprocessors);
 }
 
 const char* decode_layers(void*, Element element, const DecodeLayersTask& task) {
-  with_block(element, task, kEmulatedSharedBytes, [&](auto of) {
+  const auto run = [&](auto of) {
     using Block = typename decltype(of)::type;
     test::run_emulated(
         {.blocks = task.blocks,
@@ -31,7 +45,12 @@ const char* decode_layers(void*, Element element, const DecodeLayersTask& task) 
          .shared_bytes = static_cast<std::size_t>(Block::shared_bytes(task)),
          .blocks_under_way = task.blocks},
         [&] { Block::block(task); });
-  });
+  };
+  if (task.maps == nullptr) {
+    with_block<WeightCopies::quads>(element, task, kEmulatedSharedBytes, run);
+  } else {
+    with_block<WeightCopies::boxes>(element, task, kEmulatedSharedBytes, run);
+  }
   return nullptr;
 }
 

@@ -18,7 +18,13 @@ const char* refused() {
 
 }  // namespace
 
-int decode_blocks(Element, const DecodeLayersTask&) {
+bool has_box_copies() {
+  return false;
+}
+const char* make_box_maps(const DecodeLayersTask&, const DecodeLayer*, BoxMap*) {
+  return refused();
+}
+int decode_blocks(Element, const DecodeLayersTask&, WeightCopies) {
   return 0;
 }
 const char* decode_layers(void*, Element, const DecodeLayersTask&) {

@@ -24,6 +24,7 @@
 
 #include "base/error.hpp"
 #include "base/types.hpp"
+#include "kernels/cuda/boxes.hpp"
 #include "kernels/cuda/warp.hpp"
 #include "kernels/impl/vector_math.hpp"
 
@@ -52,7 +53,25 @@ struct Copy {
   std::uint8_t bytes[16];
 };
 
-enum class State { runs, at_warp, at_block, at_counter, at_words, done };
+// A box on its way, and the matrix that it is of.
+struct BoxCopy {
+  std::byte* to;
+  cuda::BoxMap map;
+  int row, column;
+};
+
+// A barrier in shared memory that counts the bytes of copies.
+struct CopyBarrier {
+  int parity = 0;  // of the phase that goes on
+  bool expects = false;
+  int expected = 0;  // bytes
+  std::vector<BoxCopy> begun;
+
+  // Ends the phase where all has come that was expected.
+  void settle();
+};
+
+enum class State { runs, at_warp, at_block, at_counter, at_words, at_phase, done };
 
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 
@@ -116,14 +135,62 @@ struct Thread {
   std::int32_t awaited = 0;
   const cuda::Quad* words = nullptr;  // that are to be others than
   cuda::Quad seen;
+  CopyBarrier* barrier = nullptr;  // whose phase is to be another than
+  int parity = 0;
 
-  bool waits() const { return state == State::at_counter || state == State::at_words; }
+  bool waits() const {
+    return state == State::at_counter || state == State::at_words ||
+           state == State::at_phase;
+  }
   // What it waits for is there.
   bool has_waited() const {
-    return state == State::at_counter ? *counter == awaited
-                                      : std::memcmp(words, &seen, sizeof(seen)) != 0;
+    if (state == State::at_counter) return *counter == awaited;
+    if (state == State::at_words) return std::memcmp(words, &seen, sizeof(seen)) != 0;
+    barrier->settle();
+    return barrier->parity != parity;
   }
 };
+
+// What emulated_box_map() wrote.
+struct BoxedMatrix {
+  static constexpr std::uint64_t kMark = 0x7472697265'6d6521;
+  std::uint64_t mark;
+  const std::uint16_t* begin;
+  std::int64_t rows, columns;
+};
+
+// As the device does: quads of a row by the bits of their addresses (swizzle of 128
+// bytes), and zeros for what the matrix does not have.
+void make_copy(const BoxCopy& copy) {
+  BoxedMatrix matrix;
+  std::memcpy(&matrix, copy.map.word, sizeof(matrix));
+  for (int r = 0; r < cuda::kBoxRows; ++r) {
+    for (int c = 0; c < cuda::kBoxColumns; ++c) {
+      const std::int64_t row = copy.row + r, column = copy.column + c;
+      const bool is_there =
+          row >= 0 && row < matrix.rows && column >= 0 && column < matrix.columns;
+      const std::uint16_t value =
+          is_there ? matrix.begin[row * matrix.columns + column] : std::uint16_t{0};
+      auto at = reinterpret_cast<std::uintptr_t>(copy.to) +
+                sizeof(value) * static_cast<std::size_t>(r * cuda::kBoxColumns + c);
+      at ^= (at >> 3) & 0x70;
+      std::memcpy(reinterpret_cast<std::byte*>(at), &value, sizeof(value));
+    }
+  }
+}
+
+void CopyBarrier::settle() {
+  const int come = static_cast<int>(begun.size()) * cuda::kBoxBytes;
+  if (!expects || come < expected) return;
+  TRIREME_REQUIRE(come == expected,
+                  "a barrier expects {} bytes, and {} are copied: its phases are no "
+                  "longer those of the copies",
+                  expected, come);
+  std::ranges::for_each(begun, make_copy);
+  begun.clear();
+  expects = false;
+  parity ^= 1;
+}
 
 // How far a block could go.
 enum class Progress { moved, waits, done };
@@ -134,7 +201,7 @@ class Block {
       : grid_(grid),
         kernel_(kernel),
         threads_(static_cast<std::size_t>(grid.threads)),
-        shared_((grid.shared_bytes + sizeof(cuda::Quad) - 1) / sizeof(cuda::Quad)) {
+        shared_((grid.shared_bytes + sizeof(cuda::Quad) - 1) / sizeof(cuda::Quad) + 1) {
     TRIREME_REQUIRE(grid.threads % kWarpLanes == 0, "a block has whole warps");
     for (Thread& thread : threads_) {
       thread.stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
@@ -143,7 +210,8 @@ class Block {
 
   void begin(int index) {
     index_ = index;
-    if (!shared_.empty()) std::memset(shared(), 0xff, grid_.shared_bytes);
+    std::memset(shared(), 0xff, grid_.shared_bytes);
+    barriers_.clear();
     for (std::size_t i = 0; i < threads_.size(); ++i) begin_thread(i);
   }
 
@@ -159,7 +227,7 @@ class Block {
       publish();
       return Progress::done;
     }
-    if (count(State::at_counter) + count(State::at_words) > 0) return Progress::waits;
+    if (std::ranges::any_of(threads_, &Thread::waits)) return Progress::waits;
     TRIREME_REQUIRE(count(State::at_block) == threads_.size(),
                     "block {}: some threads wait for others that are done, or wait "
                     "elsewhere",
@@ -181,7 +249,12 @@ class Block {
   // Of tensor cores, in all blocks that this one has been.
   std::int64_t products() const { return products_; }
   int thread() const { return static_cast<int>(current_); }
-  std::byte* shared() { return reinterpret_cast<std::byte*>(shared_.data()); }
+  // At an odd multiple of 16 bytes.
+  std::byte* shared() {
+    const auto begin = reinterpret_cast<std::uintptr_t>(shared_.data());
+    const bool is_even = begin / sizeof(cuda::Quad) % 2 == 0;
+    return reinterpret_cast<std::byte*>(shared_.data() + (is_even ? 1 : 0));
+  }
   Thread& self() { return threads_[current_]; }
 
   void check_shared(const void* address, std::size_t bytes) {
@@ -190,9 +263,22 @@ class Block {
                     "thread {} of block {}: {} bytes at {} of {} bytes of shared memory",
                     current_, index_, bytes, at - shared(), grid_.shared_bytes);
     TRIREME_REQUIRE(
-        static_cast<std::size_t>(at - shared()) % bytes == 0,
+        reinterpret_cast<std::uintptr_t>(at) % bytes == 0,
         "thread {} of block {}: byte {} of shared memory is no multiple of {}", current_,
         index_, at - shared(), bytes);
+  }
+
+  void begin_barrier(const std::uint64_t* at) {
+    check_shared(at, sizeof(*at));
+    barriers_[at] = {};
+  }
+  CopyBarrier& barrier(const std::uint64_t* at) {
+    const auto found = barriers_.find(at);
+    TRIREME_REQUIRE(found != barriers_.end(),
+                    "thread {} of block {}: no barrier was begun at byte {} of shared "
+                    "memory",
+                    current_, index_, reinterpret_cast<const std::byte*>(at) - shared());
+    return found->second;
   }
 
   void meet(Meeting meeting, const Payload& payload) {
@@ -216,6 +302,12 @@ class Block {
     self().words = words;
     self().seen = seen;
     self().state = State::at_words;
+    pause();
+  }
+  void wait_for_phase(CopyBarrier& barrier, int parity) {
+    self().barrier = &barrier;
+    self().parity = parity;
+    self().state = State::at_phase;
     pause();
   }
   // The thread that waits longest, for messages.
@@ -401,6 +493,7 @@ class Block {
   const std::function<void()>& kernel_;
   std::vector<Thread> threads_;
   std::vector<cuda::Quad> shared_;
+  std::map<const std::uint64_t*, CopyBarrier> barriers_;
   Context scheduler_;
   Stack scheduler_stack_;
   std::size_t current_ = 0;
@@ -450,6 +543,10 @@ std::int64_t run_emulated(const EmulatedGrid& grid, const std::function<void()>&
     }
     if (has_moved) continue;
     const Thread& thread = under_way.front()->waiting();
+    TRIREME_REQUIRE(thread.state != State::at_phase,
+                    "block {} waits for copies that nobody began, and so do all that are "
+                    "under way",
+                    under_way.front()->index());
     TRIREME_REQUIRE(thread.state == State::at_counter,
                     "block {} waits for words that nobody stores, and so do all that are "
                     "under way",
@@ -460,6 +557,17 @@ std::int64_t run_emulated(const EmulatedGrid& grid, const std::function<void()>&
         "under way",
         under_way.front()->index(), thread.awaited, *thread.counter);
   }
+}
+
+cuda::BoxMap emulated_box_map(const std::uint16_t* begin, int rows, int columns) {
+  // As the driver wants it.
+  TRIREME_REQUIRE(
+      reinterpret_cast<std::uintptr_t>(begin) % 16 == 0 && columns % 8 == 0,
+      "a matrix whose boxes are copied has rows from multiples of 16 bytes on");
+  const BoxedMatrix matrix{BoxedMatrix::kMark, begin, rows, columns};
+  cuda::BoxMap map = {};
+  std::memcpy(map.word, &matrix, sizeof(matrix));
+  return map;
 }
 
 }  // namespace trireme::test
@@ -485,6 +593,9 @@ void sync_warp() {
 }
 std::byte* shared_memory() {
   return block->shared();
+}
+std::uint32_t shared_address(const void* shared) {
+  return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(shared));
 }
 float shuffle_xor(float x, int mask) {
   block->meet(Meeting::shuffle, {.value = x, .mask = mask});
@@ -528,6 +639,35 @@ void wait_for_copies_but(int left) {
     }
     groups.erase(groups.begin());
   }
+}
+
+void begin_barrier(std::uint64_t* barrier) {
+  block->begin_barrier(barrier);
+}
+void expect_bytes(std::uint64_t* barrier, int bytes) {
+  test::CopyBarrier& of = block->barrier(barrier);
+  // What nobody waited for has come all the same.
+  of.settle();
+  TRIREME_REQUIRE(!of.expects, "thread {}: the phase before is not over",
+                  block->thread());
+  of.expects = true;
+  of.expected = bytes;
+}
+void copy_box_async(void* shared, const BoxMap* map, int row, int column,
+                    std::uint64_t* barrier) {
+  block->check_shared(shared, kBoxBytes);
+  test::BoxedMatrix matrix;
+  std::memcpy(&matrix, map->word, sizeof(matrix));
+  TRIREME_REQUIRE(matrix.mark == test::BoxedMatrix::kMark,
+                  "thread {}: no map of a matrix", block->thread());
+  std::memset(shared, 0xff, kBoxBytes);
+  block->barrier(barrier).begun.push_back(
+      {static_cast<std::byte*>(shared), *map, row, column});
+}
+void wait_for_phase(std::uint64_t* barrier, int parity) {
+  test::CopyBarrier& of = block->barrier(barrier);
+  of.settle();
+  if (of.parity == parity) block->wait_for_phase(of, parity);
 }
 
 void load_matrices(const void* row, std::uint32_t (&to)[4]) {

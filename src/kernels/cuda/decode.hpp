@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cuda/boxes.hpp"
 #include "kernels/cuda/warp.hpp"
 
 namespace trireme::cuda {
@@ -16,11 +17,16 @@ inline constexpr int kDecodeHeadElements = 128;  // at most
 inline constexpr int kDecodeOutRows = 256;       // of a matrix in a block, at most
 inline constexpr int kDecodeKeys = 256;          // of a head in a block, at a time
 
+inline constexpr int kMatricesOfLayer = 4;
+// How a launch brings weights to its multiprocessors (weight_ring.hpp): by the loads of
+// all lanes, as every GPU does, or by boxes, as Hopper can.
+enum class WeightCopies { quads, boxes };
+
 // A layer's parameters: matrices (out, in) with rows one behind the other, vectors, and
 // its keys and values. All begin at multiples of 16 bytes.
 struct alignas(16) DecodeLayer {
   // Of the products in their order: qkv ((a + 2 g) d, h), the projection, fc1, fc2.
-  const std::uint16_t *weights[4], *biases[4];
+  const std::uint16_t *weights[kMatricesOfLayer], *biases[kMatricesOfLayer];
   const std::uint16_t *gammas[2], *betas[2];  // of the norms before qkv and fc1
   std::uint16_t *k, *v;                       // (places * capacity, g d)
 };
@@ -28,6 +34,9 @@ struct alignas(16) DecodeLayer {
 // hidden, ffn and head_dim are multiples of 8.
 struct DecodeLayersTask {
   const DecodeLayer* layers = nullptr;  // in device memory
+  // Of each layer's matrices in their order, in device memory, where weights come by
+  // boxes; else null.
+  const BoxMap* maps = nullptr;
   std::int32_t layer_count = 0;
   std::int32_t rows = 1;  // one of each text
   std::int32_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0;
@@ -48,6 +57,20 @@ struct DecodeLayersTask {
   const std::uint16_t* next = nullptr;
   std::int32_t next_lines = 0;
 };
+
+// Of a layer's matrix (out, in), by its place in DecodeLayer.
+struct MatrixSize {
+  int rows, columns;
+};
+TRIREME_HOST_DEVICE constexpr MatrixSize size_of(const DecodeLayersTask& task,
+                                                 int matrix) {
+  const int attended = task.heads * task.head_dim;
+  const int rows = matrix == 0   ? attended + 2 * task.kv_heads * task.head_dim
+                   : matrix == 2 ? task.ffn
+                                 : task.hidden;
+  const int columns = matrix == 1 ? attended : matrix == 3 ? task.ffn : task.hidden;
+  return {rows, columns};
+}
 
 // What blocks hand on to each other in a step, of the most texts that a launch has and of
 // the most positions: launches of fewer have the same sets.
@@ -78,10 +101,18 @@ constexpr int most_blocks(const DecodeLayersTask& task, int multiprocessors) {
   return has_room(all) ? all : 0;
 }
 
+// Whether the build and the device have WeightCopies::boxes.
+bool has_box_copies();
+
+// The maps of a task's layers, which lie in host memory, as `layers` does. Null, or what
+// the driver says against it.
+const char* make_box_maps(const DecodeLayersTask& task, const DecodeLayer* layers,
+                          BoxMap* maps);
+
 // What steps of one text and of several are launched with on this device. 0: it has not
 // the shared memory, or cannot have a block on each multiprocessor for as long as a
 // launch takes, or there is none.
-int decode_blocks(Element element, const DecodeLayersTask& task);
+int decode_blocks(Element element, const DecodeLayersTask& task, WeightCopies copies);
 
 // Launched on `stream` (a cudaStream_t). Null, or what CUDA says against it.
 const char* decode_layers(void* stream, Element element, const DecodeLayersTask& task);

@@ -34,25 +34,25 @@
 
 #include "kernels/cuda/decode.hpp"
 #include "kernels/cuda/warp.hpp"
+#include "kernels/cuda/weight_ring.hpp"
 
 namespace trireme::cuda {
 
-// kDepth: chunks of a warp whose copies are under way. kHeadElements: of a head, at most.
+// kCopies: how weights come (weight_ring.hpp). kDepth: chunks of a warp whose copies are
+// under way. kHeadElements: of a head, at most.
 //
 // A multiprocessor has room for few instructions, and a layer goes through all of these
 // once: what is written out only once, and not unrolled, is there when its turn comes.
-template <Element kElement, int kRows, int kDepth, int kHeadElements>
+template <Element kElement, int kRows, int kDepth, int kHeadElements,
+          WeightCopies kCopies>
 struct DecodeLayers {
   static constexpr int kThreads = kDecodeThreads;
   static constexpr int kWarps = kThreads / kWarpLanes;
-  static constexpr int kOfQuad = 8;  // elements of 16 bytes
   // A product of tensor cores: rows of a matrix, and of x as its columns.
-  static constexpr int kTileRows = 16, kTexts = 8;
-  static constexpr int kChunk = 64;  // columns of a copy
-  static constexpr int kQuadsOfRow = kChunk / kOfQuad;
-  static constexpr int kRowsApart = kWarpLanes / kQuadsOfRow;  // of a lane's quads
+  static constexpr int kTileRows = kChunkRows, kTexts = 8;
+  static constexpr int kChunk = kChunkColumns;
   static constexpr int kPadding = kOfQuad;  // of rows of x: they begin in other banks
-  static constexpr int kMatrices = 4;
+  static constexpr int kMatrices = kMatricesOfLayer;
   static constexpr float kNothing = -INFINITY;
   static constexpr int kRowThreads = kThreads / kRows;  // that take a row of x
   // Warps that make the norm of a row.
@@ -68,7 +68,7 @@ struct DecodeLayers {
   static constexpr bool kHoldsValues = kHeadElements <= 64;
 
   static int shared_bytes(const DecodeLayersTask& task) {
-    return static_cast<int>(sizeof(Fixed)) +
+    return static_cast<int>(sizeof(Fixed)) + kMostSkipped +
            task.layer_count * static_cast<int>(sizeof(DecodeLayer)) +
            2 * kRows * (widest(task) + 3 * task.hidden + 2 * kPadding);
   }
@@ -84,6 +84,10 @@ struct DecodeLayers {
 
  private:
   enum Matrix { qkv, projection, fc1, fc2 };  // in this order
+
+  using Ring = WeightRing<kCopies, kDepth, kWarps>;
+  // Of shared memory, which begins at a multiple of 16 bytes.
+  static constexpr int kMostSkipped = Ring::kAlignment > 16 ? Ring::kAlignment : 0;
 
   // The block's rows of a matrix, as tiles of so many rows, whose chunks of columns are
   // dealt to `splits` warps, a range each; and where what is made of them goes.
@@ -104,10 +108,8 @@ struct DecodeLayers {
     TRIREME_DEVICE bool is_lost() const { return shift * shift > 16.0f * variance; }
   };
   // Shared memory whose size does not depend on the model.
-  struct alignas(16) Fixed {
-    // Rows of a tile, each with its quads in another order, so that eight rows of a quad
-    // lie in different banks.
-    Quad ring[kDepth][kWarps][kTileRows][kQuadsOfRow];
+  struct alignas(Ring::kAlignment) Fixed {
+    typename Ring::Slots slots;
     Quad zeros;
     float sums_of_warps[kWarps][kTileRows][kRows];
     float outputs[kWarps][kHeadElements];
@@ -122,14 +124,23 @@ struct DecodeLayers {
   };
   TRIREME_DEVICE explicit DecodeLayers(const DecodeLayersTask& of)
       : task(of),
-        fixed(*reinterpret_cast<Fixed*>(shared_memory())),
+        fixed(*reinterpret_cast<Fixed*>(begin_of_shared())),
         thread(thread_index()),
         warp(thread_index() / kWarpLanes),
         lane(thread_index() % kWarpLanes) {
-    layers = reinterpret_cast<DecodeLayer*>(shared_memory() + sizeof(Fixed));
+    layers = reinterpret_cast<DecodeLayer*>(begin_of_shared() + sizeof(Fixed));
     normed = reinterpret_cast<std::uint16_t*>(layers + task.layer_count);
     residuals = normed + kRows * (task.hidden + kPadding);
     wide = residuals + 2 * kRows * task.hidden;
+  }
+  TRIREME_DEVICE static std::byte* begin_of_shared() {
+    if constexpr (kMostSkipped == 0) {
+      return shared_memory();
+    } else {
+      constexpr auto kLast = static_cast<std::uint32_t>(Ring::kAlignment - 1);
+      return shared_memory() +
+             ((kLast + 1 - (shared_address(shared_memory()) & kLast)) & kLast);
+    }
   }
   // By as many threads as there are facts: one would divide for as long as a layer takes.
   TRIREME_DEVICE void find_facts() {
@@ -153,11 +164,7 @@ struct DecodeLayers {
     if (thread < kMatrices * kWarps) find_share(thread / kWarps, thread % kWarps);
   }
   TRIREME_DEVICE void find_part(int m) const {
-    const int q_columns = task.heads * task.head_dim;
-    const int rows = m == qkv   ? q_columns + 2 * kv_columns()
-                     : m == fc1 ? task.ffn
-                                : task.hidden;
-    const int columns = m == projection ? q_columns : m == fc2 ? task.ffn : task.hidden;
+    const auto [rows, columns] = size_of(task, m);
     const int begin = share(rows, block_index());
     const int end = share(rows, block_index() + 1);
     const int tiles = (end - begin + kTileRows - 1) / kTileRows;
@@ -196,6 +203,7 @@ struct DecodeLayers {
       reinterpret_cast<Quad*>(layers)[i] = from[i];
     }
     words = task.words + turn * words_of_set(task);
+    Ring::begin(fixed.slots, thread);
     find_facts();
     sync_block();
     find_chunks();
@@ -229,53 +237,22 @@ struct DecodeLayers {
         ++asked_layer;
       }
       if (asked_layer >= task.layer_count) {
-        asked_rows = 0;
+        ring.aim_at_nothing();
         asked_left = 0x7fffffff;
         return;
       }
       const Share mine = fixed.shares[asked_matrix][warp];
       if (mine.rows == 0 || mine.chunks == 0) continue;
       const Part& part = fixed.parts[asked_matrix];
-      asked_rows = mine.rows - lane / kQuadsOfRow;
       asked_left = mine.chunks;
-      asked_column = mine.column + lane % kQuadsOfRow * kOfQuad;
-      asked_columns = part.columns;
-      asked = layers[asked_layer].weights[asked_matrix] +
-              static_cast<std::int64_t>(part.begin + mine.row + lane / kQuadsOfRow) *
-                  part.columns +
-              asked_column;
+      ring.aim(task, layers[asked_layer], asked_layer, asked_matrix,
+               {part.begin + mine.row, mine.rows, mine.column, part.columns}, lane);
       return;
     }
   }
-  // Begins the copy of the next chunk to the slot whose turn it is: an empty one behind
-  // the last. Columns that there are not are zero.
   TRIREME_DEVICE void ask() {
-    const bool is_there = asked_column < asked_columns;
-    const std::uint16_t* from = is_there ? asked : layers[0].weights[0];
-    const int apart = is_there ? kRowsApart * asked_columns : 0;
-    TRIREME_UNROLL
-    for (int i = 0; i < kTileRows / kRowsApart; ++i) {
-      if (i * kRowsApart < asked_rows) {
-        copy_quad_async(own_quad(i), from, is_there);
-      }
-      from += apart;
-    }
-    commit_copies();
-    slot = slot + 1 == kDepth ? 0 : slot + 1;
-    asked += kChunk;
-    asked_column += kChunk;
+    ring.ask(fixed.slots, warp, lane, layers[0].weights[0]);
     if (--asked_left == 0) find_chunks();
-  }
-  TRIREME_DEVICE Quad* quad_at(int row, int quad) const {
-    return &fixed.ring[slot][warp][row][quad ^ (row % kQuadsOfRow)];
-  }
-  // quad_at() of the lane's quad of its rows, which are kRowsApart apart: half of what
-  // quads are exchanged over.
-  TRIREME_DEVICE Quad* own_quad(int i) const {
-    static_assert(2 * kRowsApart == kQuadsOfRow);
-    Quad* const quads = &fixed.ring[slot][warp][0][0];
-    const int first = lane ^ (lane / kQuadsOfRow);
-    return quads + ((first + i * kRowsApart * kQuadsOfRow) ^ (i % 2 * kRowsApart));
   }
 
   // The block's rows of a matrix times the rows of x. Each warp has a range of the
@@ -310,7 +287,7 @@ struct DecodeLayers {
   }
   TRIREME_DEVICE void add_chunk(const std::uint16_t* x, int leading, int first,
                                 int columns, float (&sum)[4]) {
-    wait_for_copies<kDepth - 1>();
+    ring.wait(fixed.slots, warp);
     sync_warp();
     const int text = lane % kTexts;
     TRIREME_UNROLL
@@ -324,7 +301,9 @@ struct DecodeLayers {
       TRIREME_UNROLL
       for (int i = 0; i < 2; ++i) {
         std::uint32_t w[4];
-        load_matrices(quad_at(lane % kTileRows, half * 4 + i * 2 + lane / kTileRows), w);
+        load_matrices(ring.quad_at(fixed.slots, warp, lane % kTileRows,
+                                   half * 4 + i * 2 + lane / kTileRows),
+                      w);
         multiply_add<kElement>(w, of_x[2 * i], of_x[2 * i + 1], sum);
       }
     }
@@ -927,12 +906,9 @@ struct DecodeLayers {
   const DecodeLayersTask& task;
   Fixed& fixed;
   int thread, warp, lane;
-  // Where this lane's next copy is of: the first of its rows.
-  const std::uint16_t* asked = nullptr;
-  int asked_layer = 0, asked_matrix = -1;
-  int asked_rows = 0;  // from its first on
-  int asked_column = 0, asked_columns = 0, asked_left = 0;
-  int slot = 0;
+  Ring ring;
+  // The matrix that the next chunk is of, and how many more it has for this warp.
+  int asked_layer = 0, asked_matrix = -1, asked_left = 0;
   std::uint32_t mark = 0;
   // What numbers of the warp's row are taken from before they are squared: the mean of
   // its norm before.
@@ -946,44 +922,45 @@ struct DecodeLayers {
 
 // ---- for the host: what a task is launched by ----
 
-template <Element kElement, int kRows, int kHeadElements, class Use>
+template <WeightCopies kCopies, Element kElement, int kRows, int kHeadElements, class Use>
 auto with_depth(const DecodeLayersTask& task, int shared_bytes, const Use& use) {
   constexpr int kMostDepth = kRows == 1 ? 4 : 3;
-  using Deep = DecodeLayers<kElement, kRows, kMostDepth, kHeadElements>;
-  using Shallow = DecodeLayers<kElement, kRows, kMostDepth - 1, kHeadElements>;
+  using Deep = DecodeLayers<kElement, kRows, kMostDepth, kHeadElements, kCopies>;
+  using Shallow = DecodeLayers<kElement, kRows, kMostDepth - 1, kHeadElements, kCopies>;
   return Deep::shared_bytes(task) <= shared_bytes ? use(std::type_identity<Deep>())
                                                   : use(std::type_identity<Shallow>());
 }
-template <Element kElement, class Use>
+template <WeightCopies kCopies, Element kElement, class Use>
 auto with_element(const DecodeLayersTask& task, int shared_bytes, const Use& use) {
-  constexpr int kHalf = kDecodeHeadElements / 2;
-  const bool is_narrow = task.head_dim <= kHalf;
+  constexpr int kMost = kDecodeHeadElements, kRows = kDecodeRows;
+  const bool is_narrow = task.head_dim <= kMost / 2;
   if (task.rows == 1) {
     return is_narrow
-               ? with_depth<kElement, 1, kHalf>(task, shared_bytes, use)
-               : with_depth<kElement, 1, kDecodeHeadElements>(task, shared_bytes, use);
+               ? with_depth<kCopies, kElement, 1, kMost / 2>(task, shared_bytes, use)
+               : with_depth<kCopies, kElement, 1, kMost>(task, shared_bytes, use);
   }
-  constexpr int kRows = kDecodeRows;
   return is_narrow
-             ? with_depth<kElement, kRows, kHalf>(task, shared_bytes, use)
-             : with_depth<kElement, kRows, kDecodeHeadElements>(task, shared_bytes, use);
+             ? with_depth<kCopies, kElement, kRows, kMost / 2>(task, shared_bytes, use)
+             : with_depth<kCopies, kElement, kRows, kMost>(task, shared_bytes, use);
 }
 
 // use(std::type_identity<DecodeLayers<...>>()) of a task of rows of `element`: with the
 // most copies under way that there is room for in a block's `shared_bytes`, or with the
 // fewest.
-template <class Use>
+template <WeightCopies kCopies, class Use>
 auto with_block(Element element, const DecodeLayersTask& task, int shared_bytes,
                 const Use& use) {
-  return element == Element::bf16 ? with_element<Element::bf16>(task, shared_bytes, use)
-                                  : with_element<Element::fp16>(task, shared_bytes, use);
+  return element == Element::bf16
+             ? with_element<kCopies, Element::bf16>(task, shared_bytes, use)
+             : with_element<kCopies, Element::fp16>(task, shared_bytes, use);
 }
 
 // What a block of steps of several texts takes at least. Where that fits a
 // multiprocessor, one of a text by itself does.
-inline int least_shared_bytes(DecodeLayersTask task) {
+template <WeightCopies kCopies>
+int least_shared_bytes(DecodeLayersTask task) {
   task.rows = kDecodeRows;
-  return with_block(Element::bf16, task, 0, [&](auto block) {
+  return with_block<kCopies>(Element::bf16, task, 0, [&](auto block) {
     return decltype(block)::type::shared_bytes(task);
   });
 }

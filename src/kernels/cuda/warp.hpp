@@ -306,6 +306,7 @@ inline int as_unknown(int x) {
   return x;
 }
 std::byte* shared_memory();
+std::uint32_t shared_address(const void* shared);
 float shuffle_xor(float x, int mask);
 float shuffle(float x, int from);
 bool any_of_warp(bool holds);

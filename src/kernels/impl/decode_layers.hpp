@@ -11,7 +11,12 @@ namespace trireme::kernels::impl {
 
 // Blocks of a launch on the Exec's device, or on a GPU that plans are made for. 0: there
 // is no launch of this shape.
-int decode_layer_blocks(const Exec& exec, DType type, const cuda::DecodeLayersTask& task);
+int decode_layer_blocks(const Exec& exec, DType type, const cuda::DecodeLayersTask& task,
+                        cuda::WeightCopies copies);
+
+// Of a task's layers, all in host memory. Error where there are none.
+void make_box_maps(const cuda::DecodeLayersTask& task, const cuda::DecodeLayer* layers,
+                   cuda::BoxMap* maps);
 
 // A GPU's stream (a cudaStream_t), for sources that know no header of CUDA.
 void* cuda_stream_of(const Exec& exec);

@@ -21,6 +21,7 @@ using test::WarpOrder;
 
 // How a kernel is run.
 struct Way {
+  WeightCopies copies = WeightCopies::quads;
   int blocks = 3;
   int shared_bytes = 0;  // which decides how many copies are under way
   WarpOrder order = WarpOrder::first_to_last;
@@ -74,8 +75,9 @@ cuda::DecodeLayersTask task_of(const Problem<T>& problem,
   return task;
 }
 
+template <WeightCopies kCopies>
 void emulate(cuda::Element element, const cuda::DecodeLayersTask& task, const Way& way) {
-  with_block(element, task, way.shared_bytes, [&](auto of) {
+  with_block<kCopies>(element, task, way.shared_bytes, [&](auto of) {
     using Block = typename decltype(of)::type;
     test::run_emulated(
         {.blocks = task.blocks,
@@ -85,6 +87,18 @@ void emulate(cuda::Element element, const cuda::DecodeLayersTask& task, const Wa
          .blocks_under_way = task.blocks},
         [&] { Block::block(task); });
   });
+}
+
+std::vector<cuda::BoxMap> maps_of(const cuda::DecodeLayersTask& task) {
+  std::vector<cuda::BoxMap> maps;
+  for (int layer = 0; layer < task.layer_count; ++layer) {
+    for (int matrix = 0; matrix < cuda::kMatricesOfLayer; ++matrix) {
+      const cuda::MatrixSize size = size_of(task, matrix);
+      maps.push_back(test::emulated_box_map(task.layers[layer].weights[matrix], size.rows,
+                                            size.columns));
+    }
+  }
+  return maps;
 }
 
 // `steps` in a row, each with the x of the first: the sets of words take turns.
@@ -100,8 +114,14 @@ Values by_one_launch(const Shape& shape, const Way& way, int steps = 1,
   task.words = reinterpret_cast<std::uint32_t*>(words.data());
   std::int32_t turn = 0;
   task.turn = &turn;
+  const std::vector<cuda::BoxMap> maps = maps_of(task);
+  if (way.copies == WeightCopies::boxes) task.maps = maps.data();
   for (int i = 0; i < steps; ++i) {
-    emulate(impl::element_of<T>, task, way);
+    if (way.copies == WeightCopies::boxes) {
+      emulate<WeightCopies::boxes>(impl::element_of<T>, task, way);
+    } else {
+      emulate<WeightCopies::quads>(impl::element_of<T>, task, way);
+    }
     EXPECT_EQ(turn, (i + 1) % 2);
   }
   return problem.values();
@@ -129,8 +149,11 @@ TYPED_TEST(CudaDecodeLayersOf, DoWhatTheirLaunchesDo) {
       {{.head_dim = 72, .places = {1, 4, 0}, .lengths = {3, 0, 65}}, {.blocks = 2}},
   };
   for (const auto& [shape, way] : cases) {
-    expect_close<TypeParam>(by_one_launch<TypeParam>(shape, way),
-                            by_launches<TypeParam>(shape), shape);
+    const Values by_quads = by_one_launch<TypeParam>(shape, way);
+    expect_close<TypeParam>(by_quads, by_launches<TypeParam>(shape), shape);
+    Way by_boxes = way;
+    by_boxes.copies = WeightCopies::boxes;
+    EXPECT_EQ(by_one_launch<TypeParam>(shape, by_boxes), by_quads);
   }
 }
 
@@ -144,9 +167,11 @@ TYPED_TEST(CudaDecodeLayersOf, RowsFarFromZero) {
 // The words of a step are cleared by the next one.
 TYPED_TEST(CudaDecodeLayersOf, StepsOneAfterTheOther) {
   const Shape shape{.layers = 1};
-  const Way way{.blocks = 4};
-  EXPECT_EQ(by_one_launch<TypeParam>(shape, way, 3),
-            by_one_launch<TypeParam>(shape, way));
+  for (const WeightCopies copies : {WeightCopies::quads, WeightCopies::boxes}) {
+    const Way way{.copies = copies, .blocks = 4};
+    EXPECT_EQ(by_one_launch<TypeParam>(shape, way, 3),
+              by_one_launch<TypeParam>(shape, way));
+  }
 }
 
 // A text has the same bits whatever others are there, and however many copies are under

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/device.hpp"
 #include "base/error.hpp"
 #include "base/graph.hpp"
 #include "unit/kernels/decode_layers_problem.hpp"
@@ -37,10 +38,11 @@ void run(const Exec& exec, const DecodeLayers<T>& layers, const Problem<T>& prob
 }
 
 template <class T>
-Values by_one_launch_here(const Shape& shape, double offset = 0) {
+Values by_one_launch_here(const Shape& shape, double offset = 0,
+                          WeightCopies copies = proven_copies()) {
   const Problem<T> problem(shape, offset);
   const Exec exec;
-  const DecodeLayers<T> layers(exec, problem.views(), shape.capacity);
+  const DecodeLayers<T> layers(exec, problem.views(), shape.capacity, {}, copies);
   run(exec, layers, problem);
   exec.fence("test");
   return problem.values();
@@ -77,6 +79,20 @@ TYPED_TEST(DecodeLayersOf, DoWhatTheirLaunchesDo) {
     }
     expect_close<TypeParam>(by_one_launch_here<TypeParam>(shape),
                             by_launches<TypeParam>(shape), shape);
+  }
+}
+
+// Hopper can copy weights in another way; an emulated GPU can, too.
+TYPED_TEST(DecodeLayersOf, WeightsByBoxesGiveTheBitsOfThoseByQuads) {
+  for (const Shape& shape : shapes()) {
+    const Problem<TypeParam> problem(shape);
+    if (!DecodeLayers<TypeParam>::has(Exec(), problem.views(), shape.capacity,
+                                      WeightCopies::boxes)) {
+      EXPECT_TRUE(kHostExecution || built_capability() != 90);
+      continue;
+    }
+    EXPECT_EQ(by_one_launch_here<TypeParam>(shape, 0, WeightCopies::boxes),
+              by_one_launch_here<TypeParam>(shape, 0, WeightCopies::quads));
   }
 }
 

@@ -71,6 +71,104 @@ TEST(WarpEmulation, CopiesWordsAndHandsThemToAnyLane) {
   }
 }
 
+// A matrix of 20 rows and 72 columns, whose elements are 100 row + column + 1.
+class WarpEmulationOfBoxes : public testing::Test {
+ protected:
+  static constexpr int kRows = 20, kColumns = 72;
+
+  WarpEmulationOfBoxes() {
+    for (int i = 0; i < kRows * kColumns; ++i) {
+      elements_[extent(i)] =
+          static_cast<std::uint16_t>(100 * (i / kColumns) + i % kColumns + 1);
+    }
+    map_ = test::emulated_box_map(words(), kRows, kColumns);
+  }
+  const std::uint16_t* words() const {
+    return reinterpret_cast<const std::uint16_t*>(quads_.data());
+  }
+  // Of one warp with room for a box and a barrier.
+  static void run(const std::function<void(std::byte*, std::uint64_t*)>& kernel) {
+    constexpr auto kBytes = static_cast<std::uintptr_t>(cuda::kBoxBytes);
+    test::run_emulated({.shared_bytes = 3 * kBytes}, [&] {
+      std::byte* const begin = cuda::shared_memory();
+      const auto address = reinterpret_cast<std::uintptr_t>(begin);
+      std::byte* const box = begin + (kBytes - address % kBytes);
+      auto* const barrier = reinterpret_cast<std::uint64_t*>(box + kBytes);
+      if (cuda::lane_index() == 0) cuda::begin_barrier(barrier);
+      cuda::sync_block();
+      kernel(box, barrier);
+    });
+  }
+
+  std::vector<cuda::Quad> quads_{extent(kRows * kColumns / 8)};
+  std::uint16_t* elements_ = reinterpret_cast<std::uint16_t*>(quads_.data());
+  cuda::BoxMap map_;
+};
+
+// Quads of a row are where quad_of_box() says, and what the matrix does not have is zero.
+TEST_F(WarpEmulationOfBoxes, BringsThemSwizzled) {
+  const int row = 16, column = 64;
+  run([&](std::byte* box, std::uint64_t* barrier) {
+    for (int phase = 0; phase < 3; ++phase) {
+      if (cuda::lane_index() == 0) {
+        cuda::expect_bytes(barrier, cuda::kBoxBytes);
+        cuda::copy_box_async(box, &map_, row, column, barrier);
+      }
+      cuda::wait_for_phase(barrier, phase % 2);
+      cuda::sync_warp();
+      const auto* const got = reinterpret_cast<const std::uint16_t*>(box);
+      for (int i = cuda::lane_index(); i < 8 * 64; i += cuda::kWarpLanes) {
+        const int r = i / 64, c = i % 64;
+        const bool is_there = row + r < kRows && column + c < kColumns;
+        const int want = is_there ? 100 * (row + r) + column + c + 1 : 0;
+        EXPECT_EQ(got[r * 64 + cuda::quad_of_box(r, c / 8) * 8 + c % 8], want) << i;
+      }
+      cuda::sync_warp();
+    }
+  });
+}
+
+TEST_F(WarpEmulationOfBoxes, ShowsOneThatNobodyWaitedFor) {
+  std::uint16_t got = 0;
+  run([&](std::byte* box, std::uint64_t* barrier) {
+    if (cuda::lane_index() != 0) return;
+    cuda::expect_bytes(barrier, cuda::kBoxBytes);
+    cuda::copy_box_async(box, &map_, 0, 0, barrier);
+    got = *reinterpret_cast<const std::uint16_t*>(box);
+  });
+  EXPECT_EQ(got, 0xffff);
+}
+
+TEST_F(WarpEmulationOfBoxes, NamesMistakes) {
+  using ::testing::HasSubstr;
+  using ::testing::ThrowsMessage;
+  // What is expected, the copies that are begun, and how far from where a box can be.
+  const auto expect = [&](int bytes, int copies, int away, const char* message) {
+    const auto kernel = [&](std::byte* box, std::uint64_t* barrier) {
+      if (cuda::lane_index() == 0) {
+        cuda::expect_bytes(barrier, bytes);
+        for (int i = 0; i < copies; ++i) {
+          cuda::copy_box_async(box + away, &map_, 0, 0, barrier);
+        }
+      }
+      cuda::wait_for_phase(barrier, 0);
+    };
+    EXPECT_THAT([&] { run(kernel); }, ThrowsMessage<Error>(HasSubstr(message)));
+  };
+  expect(2 * cuda::kBoxBytes, 1, 0, "waits for copies that nobody began");
+  expect(cuda::kBoxBytes, 2, 0, "expects 1024 bytes, and 2048 are copied");
+  expect(cuda::kBoxBytes, 1, -16, "no multiple of 1024");
+  EXPECT_THAT(
+      [&] {
+        run([&](std::byte*, std::uint64_t* barrier) {
+          cuda::wait_for_phase(barrier + 1, 0);
+        });
+      },
+      ThrowsMessage<Error>(HasSubstr("no barrier was begun")));
+  map_ = {};
+  expect(cuda::kBoxBytes, 1, 0, "no map of a matrix");
+}
+
 TEST(WarpEmulation, NamesMistakes) {
   using ::testing::HasSubstr;
   using ::testing::ThrowsMessage;

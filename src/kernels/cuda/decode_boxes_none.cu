@@ -1,0 +1,23 @@
+// kernels/cuda/decode_boxes_none.cu — builds for other GPUs than Hopper have no copies of
+// boxes (decode_boxes.sm90a.cu).
+#include "kernels/cuda/decode_launch.cuh"
+
+namespace trireme::cuda {
+
+bool has_box_copies() {
+  return false;
+}
+
+const char* make_box_maps(const DecodeLayersTask&, const DecodeLayer*, BoxMap*) {
+  return "this build copies no boxes";
+}
+
+int decode_blocks_by_boxes(Element, const DecodeLayersTask&) {
+  return 0;
+}
+
+const char* decode_layers_by_boxes(void*, Element, const DecodeLayersTask&) {
+  return "this build copies no boxes";
+}
+
+}  // namespace trireme::cuda
