@@ -53,8 +53,8 @@ def tune(results):
               for model in MODELS],
             step("attention of PyTorch", 35, "attention", needs=("torch",)),
             step("attention", 40, "own_attention", results),
-            step("rows", 60, "rows"),
-            step("layers of a token", 30, "layers_of_a_token"),
+            step("rows", 40, "rows"),
+            step("layers of a token", 20, "layers_of_a_token"),
             *[step(f"table of {model}", 35, "table", model) for model in MODELS],
             *[step(f"counters of {kernel}", 20, "counters", kernel, needs=("ncu",))
               for kernel in COUNTED]]
