@@ -83,6 +83,16 @@ std::vector<CLI::Option*> add_measurements(CLI::App& command,
   return {trace, profile};
 }
 
+// A run prints where it stands on the streams that others may name.
+void require_trace_file(const run::TrainOptions& options) {
+  TRIREME_REQUIRE_INPUT(
+      options.trace != "-" && (options.trace.empty() || !io::is_stream(options.trace)),
+      "--trace {}: a trace is a file of its own, for a viewer: name one, such as "
+      "trace.json",
+      options.trace);
+  require_output(options.trace, {options.deck});
+}
+
 }  // namespace
 
 void add_train(CommandLine& line, int argc, char** argv) {
@@ -93,8 +103,7 @@ void add_train(CommandLine& line, int argc, char** argv) {
         comm::Communicator& world = *environment.world();
         if (!arguments->dry_run) {
           const run::TrainOptions& options = arguments->options;
-          comm::on_first_rank(world,
-                              [&] { require_output(options.trace, {options.deck}); });
+          comm::on_first_rank(world, [&] { require_trace_file(options); });
           return run::train(options, environment);
         }
         int ranks = static_cast<int>(arguments->ranks);

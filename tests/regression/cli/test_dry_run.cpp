@@ -905,7 +905,7 @@ TEST_F(DryRun, CorporaThatAreThereAreChecked) {
   EXPECT_EQ(result["warnings"], json::array());
 }
 
-// A start, a dry run and a job script warn of what is probably a mistake.
+// A start, a dry run, a plan and a job script warn of what is probably a mistake.
 TEST_F(DryRun, ValidationOnWhatIsTrainedOn) {
   const std::string twice = "data.validation={held: " + corpus().string() + "}";
   const fs::path file = scratch_ / "dry.json";
@@ -916,6 +916,10 @@ TEST_F(DryRun, ValidationOnWhatIsTrainedOn) {
       trireme({"jobscript", deck(), "--machine", "cpu", "--nodes", "1", "--time", "1h",
                "--set", "batch.global=64", "--set", twice});
   EXPECT_THAT(script.err, HasSubstr(warning));
+  const RunResult plan = trireme({"plan", deck(), "--machine",
+                                  source_file("inputs/machines/selene-trireme.yaml"),
+                                  "--fixed", "--devices", "1", "--set", twice});
+  EXPECT_THAT(plan.err, HasSubstr(warning));
   EXPECT_THAT(train({twice, "run.steps=1"}).err, HasSubstr(warning));
 }
 

@@ -288,6 +288,11 @@ TEST_F(TrainTrace, RefusesBeforeItBegins) {
   result = train({}, {"--trace", scratch_ / "no/such/place.json"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("no/such"));
+  for (const char* stream : {"-", "/dev/stdout"}) {
+    result = train({}, {"--trace", stream});
+    EXPECT_EQ(result.status, 2) << stream;
+    EXPECT_THAT(result.err, HasSubstr("a trace is a file of its own")) << stream;
+  }
   // Neither the deck nor a corpus is written over.
   const std::string text = slurp(deck());
   result = train({}, {"--trace", deck()});
