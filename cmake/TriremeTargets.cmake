@@ -138,6 +138,10 @@ function(trireme_add_tests label group)
                  $<TARGET_FILE:${target}> --gtest_filter=${suite}*${except})
         trireme_test_properties(${name} "${label};${ARG_LABELS}" ${ARG_TIMEOUT})
         set_tests_properties(${name} PROPERTIES ENVIRONMENT_MODIFICATION OMP_NUM_THREADS=set:1)
+        if(NOT TRIREME_SANITIZE)
+          set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
+                       LD_PRELOAD=$<TARGET_FILE:trireme_patient_waits>)
+        endif()
         if(ranks EQUAL 1)
           set_tests_properties(${name} PROPERTIES PROCESSORS 1)
         else()
@@ -190,9 +194,14 @@ function(trireme_test_properties name labels timeout)
                    TSAN_OPTIONS=${thread_options}
                    UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1)
   endif()
-  # Ranks outnumber cores: MPICH's own waits, in which groups are made, give up the core.
+  # Ranks outnumber cores: MPICH's own waits are to give up theirs, by a library that ranks
+  # preload; sanitizers' libraries are to be the first.
+  set(waits "")
+  if(NOT TRIREME_SANITIZE)
+    set(waits TRIREME_PATIENT_WAITS=$<TARGET_FILE:trireme_patient_waits>)
+  endif()
   set(environment OMP_PROC_BIND=false OMP_NUM_THREADS=${threads} GOMP_SPINCOUNT=20000
-      MPIR_CVAR_POLLS_BEFORE_YIELD=1 ${sanitizers}
+      ${sanitizers} ${waits}
       TRIREME_SOURCE_DIR=${PROJECT_SOURCE_DIR}
       TRIREME_BINARY=${PROJECT_BINARY_DIR}/bin/trireme
       TRIREME_MPIEXEC=${MPIEXEC_EXECUTABLE})

@@ -175,9 +175,14 @@ RunResult trireme_on_ranks(int ranks, const std::vector<std::string>& arguments,
   std::vector<std::string> command = {launcher == nullptr ? "mpiexec" : launcher, "-n",
                                       std::to_string(ranks), binary};
   add_arguments(command, arguments);
-  RunOptions one_thread = options;
-  one_thread.environment.emplace("OMP_NUM_THREADS", "1");
-  return run(command, one_thread);
+  return run(command, for_ranks(options));
+}
+
+RunOptions for_ranks(RunOptions options) {
+  options.environment.emplace("OMP_NUM_THREADS", "1");
+  const char* library = std::getenv("TRIREME_PATIENT_WAITS");
+  if (library != nullptr) options.environment.emplace("LD_PRELOAD", library);
+  return options;
 }
 
 }  // namespace trireme::test

@@ -29,6 +29,9 @@ RunResult trireme(const std::vector<std::string>& arguments,
                   const RunOptions& options = {});
 RunResult trireme_on_ranks(int ranks, const std::vector<std::string>& arguments,
                            const RunOptions& options = {});
+// What ranks have besides, where the options do not say otherwise: one thread each, and
+// waits in MPI that leave the core to others (patient_waits.c).
+RunOptions for_ranks(RunOptions options);
 
 }  // namespace trireme::test
 

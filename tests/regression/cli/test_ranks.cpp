@@ -117,7 +117,7 @@ class Ranks : public Workplace {
       const auto& arguments = rank == 0 ? first : second;
       command.insert(command.end(), arguments.begin(), arguments.end());
     }
-    return run(command, {.environment = {{"OMP_NUM_THREADS", "1"}}, .timeout = 30.0});
+    return run(command, for_ranks({.timeout = 30.0}));
   }
   // Of other words than corpus().
   static void make_corpus_with_tokenizer_of(const fs::path& like, const fs::path& where,
@@ -435,7 +435,7 @@ TEST_F(Ranks, OfDifferentProgramsAreRefused) {
     command.insert(command.end(), {"-n", ranks, program.string()});
     command.insert(command.end(), arguments.begin(), arguments.end());
   }
-  const RunResult result = run(command, {.environment = {{"OMP_NUM_THREADS", "1"}}});
+  const RunResult result = run(command, for_ranks({}));
   EXPECT_EQ(result.status, 2) << result.err;
   EXPECT_THAT(result.err,
               AllOf(HasSubstr("the ranks run different programs: ranks 0-1 (on "),
