@@ -47,7 +47,10 @@ endfunction()
 # One precompiled header (Kokkos and fmt) for all targets with the same flags; `more` adds
 # headers to one of its own name: trireme_reuse_pch(<target> [<name> <more>...]). Kokkos takes
 # seconds to parse, GoogleTest too; sources still include what they use, and
-# tests/style compiles every header alone.
+# tests/style compiles every header alone. It is made with -O3, that of tests with -O0. g++
+# takes one of -O0 for no other level; with one of -O3 many functions, those of kernels above
+# all, are compiled as if that had been asked for: sources that are to take less time have
+# none.
 function(trireme_reuse_pch target)
   set(more ${ARGN})
   list(POP_FRONT more name)
@@ -76,14 +79,15 @@ endfunction()
 
 # trireme_add_tests(<label> <group> SOURCES test_a.cpp ... [USES <modules>] [RANKS 1 2 4]
 #                   [LIBRARIES <targets>] [TIMEOUT <s>] [EXCEPT <pattern>]
-#                   [PROCESSORS 1])
+#                   [PROCESSORS 1] [OPTIMISED])
 #   One executable test_<label>_<group>; one ctest entry <label>.<group>.<file> per source
 #   (and per rank count), which runs the suites whose names start with the file's name in
 #   CamelCase: test_layer_norm.cpp holds TEST(LayerNorm..., ...), but for those of the pattern.
 #   An entry that runs no test fails (tests/support/main.cpp). PROCESSORS 1: they run one
-#   thread at a time, or little more, so that ctest may run others beside them.
+#   thread at a time, or little more, so that ctest may run others beside them. OPTIMISED:
+#   what they compare with takes most of the time.
 function(trireme_add_tests label group)
-  cmake_parse_arguments(ARG "" "TIMEOUT;EXCEPT;PROCESSORS"
+  cmake_parse_arguments(ARG "OPTIMISED" "TIMEOUT;EXCEPT;PROCESSORS"
                         "SOURCES;USES;RANKS;LIBRARIES;LABELS" ${ARGN})
   if(ARG_RANKS AND ARG_PROCESSORS)
     message(FATAL_ERROR "${label}.${group}: PROCESSORS follows from RANKS")
@@ -93,12 +97,17 @@ function(trireme_add_tests label group)
   list(TRANSFORM ARG_USES PREPEND trireme_)
   target_link_libraries(${target} PRIVATE trireme_flags trireme_test_support ${ARG_USES}
                                           ${ARG_LIBRARIES} GTest::gmock GTest::gtest)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   # What is tested is optimised; the tests themselves are not worth the compiler's time (two
   # fifths of it).
-  trireme_optimise(${target} -O0)
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  trireme_reuse_pch(${target} test <gtest/gtest.h> <gmock/gmock.h>)
-  target_link_libraries(trireme_test_pch PRIVATE GTest::gmock GTest::gtest)
+  if(ARG_OPTIMISED)
+    trireme_optimise(${target} -O1)
+    target_link_libraries(${target} PRIVATE Kokkos::kokkos fmt::fmt)
+  else()
+    trireme_optimise(${target} -O0)
+    trireme_reuse_pch(${target} test <gtest/gtest.h> <gmock/gmock.h>)
+    target_link_libraries(trireme_test_pch PRIVATE GTest::gmock GTest::gtest)
+  endif()
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                                              ${PROJECT_BINARY_DIR}/tests)
   if(label STREQUAL "unit")
