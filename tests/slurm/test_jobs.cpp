@@ -18,7 +18,7 @@ using ::testing::Not;
 
 class Jobs : public TrainingRuns {
  protected:
-  static constexpr int kSteps = 1500;
+  static constexpr int kSteps = 400;
 
   static void SetUpTestSuite() {
     cluster_ = std::make_unique<Scratch>();
@@ -31,7 +31,7 @@ class Jobs : public TrainingRuns {
   }
   void SetUp() override {
     ASSERT_EQ(started_.status, 0) << started_.out << started_.err;
-    write_job_deck("long.yaml", kSteps, "every: 500");
+    write_job_deck("long.yaml", kSteps, "every: 150");
     spill(scratch_ / "machine.sh",
           "#SBATCH --ntasks-per-node=2\n"
           "export OMP_NUM_THREADS=1\n"
@@ -109,15 +109,18 @@ class Jobs : public TrainingRuns {
     return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
   }
 
-  static bool wait_until(const std::function<bool()>& holds, double seconds) {
+  static bool wait_until(
+      const std::function<bool()>& holds, double seconds,
+      std::chrono::milliseconds pause = std::chrono::milliseconds(20)) {
     using Clock = std::chrono::steady_clock;
     const auto end = Clock::now() + std::chrono::duration<double>(seconds);
     while (Clock::now() < end) {
       if (holds()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::this_thread::sleep_for(pause);
     }
     return holds();
   }
+  // Each look is a process, which takes the core from the job.
   std::string end_of(const std::string& job) const {
     std::string state;
     wait_until(
@@ -126,7 +129,7 @@ class Jobs : public TrainingRuns {
           return state == "COMPLETED" || state == "FAILED" || state == "CANCELLED" ||
                  state == "TIMEOUT" || state == "NODE_FAIL";
         },
-        150.0);
+        150.0, std::chrono::milliseconds(300));
     return state;
   }
 
@@ -168,7 +171,7 @@ TEST_F(Jobs, GoOnAfterTheWarning) {
 TEST_F(Jobs, ThatAreCancelledLeaveAWholeCheckpoint) {
   run_whole();
   const std::string job =
-      submit_training("run", {"--time=10"}, "slow:phase=step,step=30,seconds=5");
+      submit_training("run", {"--time=10"}, "slow:phase=step,step=30,seconds=7");
   ASSERT_TRUE(wait_until([&] { return steps_of("run") >= 29; }, 60.0)) << log_of(job);
   // As at the end of the grace time of a preemption: TERM again, and passed on, too.
   ASSERT_EQ(command({"scancel", "--signal=TERM", job}).status, 0);
@@ -197,7 +200,7 @@ TEST_F(Jobs, ThatAreCancelledLeaveAWholeCheckpoint) {
 // middle of the run; one of the next comes to the end, and takes the others out of the
 // queue.
 TEST_F(Jobs, OfAChainGoOnInTurn) {
-  write_job_deck("long.yaml", kSteps, "every: 500, wall_time_margin: 118s");
+  write_job_deck("long.yaml", kSteps, "every: 150, wall_time_margin: 118s");
   Arguments words = {script("slurm/chain.sh"),
                      "5",
                      "--ntasks=2",
@@ -207,7 +210,7 @@ TEST_F(Jobs, OfAChainGoOnInTurn) {
                      script("slurm/train.sbatch"),
                      "long.yaml"};
   Arguments more = options_of("run");
-  more.insert(more.end(), {"--fault", "slow:phase=step,step=700,seconds=10"});
+  more.insert(more.end(), {"--fault", "slow:phase=step,step=200,seconds=10"});
   words.insert(words.end(), more.begin(), more.end());
   const RunResult submitted = command(words);
   ASSERT_EQ(submitted.status, 0) << submitted.err;
@@ -218,7 +221,7 @@ TEST_F(Jobs, OfAChainGoOnInTurn) {
   ASSERT_TRUE(wait_until(
       [&] { return log_of(jobs[0]).find("of the chain") != std::string::npos; }, 60.0))
       << log_of(jobs[0]);
-  write_job_deck("long.yaml", kSteps, "every: 500");
+  write_job_deck("long.yaml", kSteps, "every: 150");
 
   EXPECT_EQ(end_of(jobs[0]), "FAILED");  // status 75
   EXPECT_THAT(log_of(jobs[0]),
@@ -279,7 +282,7 @@ TEST_F(Jobs, AsJobscriptWritesThem) {
 // Whatever the deck says of checkpoints: the second run would be refused, or go on with
 // the first one's, or another job's.
 TEST_F(Jobs, OfASweepMakeATable) {
-  write_job_deck("long.yaml", kSteps, "every: 500, dir: elsewhere");
+  write_job_deck("long.yaml", kSteps, "every: 150, dir: elsewhere");
   const std::string job =
       submit({"--nodes=1", "--time=5",
               "--export=ALL,TRIREME_RANKS=1 2,TRIREME_STEPS=8,TRIREME_REPEATS=1"},
