@@ -65,6 +65,7 @@ KEYS_OF_KIND = {
 DOCUMENTS_OF_KINDS = 60  # of 3000 words
 TINY_STEPS, TINY_STOP, TINY_VOCABULARY = 6, 3, 300
 WORDS_OF_TEXT = 300_000
+PRESET = 9  # of xz
 # What unit tests read of the tree, and what is needed of it to compile the kernels.
 TEST_DATA = ("tests/parity/fixtures", "inputs", "slurm", "docs")
 PEERS = ("gpt2_step.py", "gpt2_step_gpu.py", "samples.py", "bert_step.py", "t5_step.py",
@@ -331,7 +332,7 @@ def write_archive(stage, out):
         entry.uname = entry.gname = ""
         return entry
     # What several programs have, kernels above all, is within the reach of this dictionary.
-    with tarfile.open(out, "w:xz", preset=9) as archive:
+    with tarfile.open(out, "w:xz", preset=PRESET) as archive:
         archive.add(stage, arcname=NAME, filter=without_owner)
     size = out.stat().st_size
     if size >= MOST_BYTES:
