@@ -1,5 +1,7 @@
 // apps/train.cpp — `trireme train`: trains the model of a deck, or only checks the deck
-// (--dry-run).
+// (--dry-run). A check takes one rank, whatever the deck asks for: so it runs where a job
+// is prepared. What a run is going to write beside its directory is looked at before it
+// begins, as hours later is too late.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -83,7 +85,7 @@ std::vector<CLI::Option*> add_measurements(CLI::App& command,
   return {trace, profile};
 }
 
-// A run prints where it stands on the streams that others may name.
+// Standard output and standard error have the run's progress: a trace cannot go there.
 void require_trace_file(const run::TrainOptions& options) {
   TRIREME_REQUIRE_INPUT(
       options.trace != "-" && (options.trace.empty() || !io::is_stream(options.trace)),

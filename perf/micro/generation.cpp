@@ -131,42 +131,47 @@ void decode_shapes(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK(decode_attention<float>)->Apply(decode_shapes);
 BENCHMARK(decode_attention<bf16>)->Apply(decode_shapes);
 
-// All layers of a model in one launch, for one text, where weights come by quads or by
-// boxes. Arguments: layers, hidden size, heads, positions, and whether by boxes.
+// All layers of a model in one launch, where weights come by quads or by boxes.
+// Arguments: layers, hidden size, heads, texts, positions of each, and whether by boxes.
 template <class T>
 void decode_layers(benchmark::State& state) {
-  const index_t count = state.range(0), h = state.range(1), heads = state.range(2);
-  const index_t ffn = 4 * h;
   constexpr index_t kCapacity = 1024;
+  const index_t count = state.range(0), h = state.range(1), heads = state.range(2);
+  const index_t rows = state.range(3), ffn = 4 * h, cached = rows * kCapacity;
   const auto copies =
-      state.range(4) != 0 ? kernels::WeightCopies::boxes : kernels::WeightCopies::quads;
+      state.range(5) != 0 ? kernels::WeightCopies::boxes : kernels::WeightCopies::quads;
   const DeviceArray<T> weights("weights", count * 12 * h * h),
-      caches("caches", count * 2 * kCapacity * h), vectors("vectors", ffn), x("x", h),
-      y("y", h);
+      caches("caches", count * 2 * cached * h), vectors("vectors", ffn), x("x", rows * h),
+      y("y", rows * h);
   const auto of_vectors = [&](index_t n) {
     return View1<const T>(vectors.data(), extent(n));
   };
-  std::vector<kernels::DecodeLayer<T>> layers(extent(count));
   const T* weight = weights.data();
-  const auto next = [&](index_t rows, index_t columns) {
-    const View2<const T> view(weight, extent(rows), extent(columns));
-    weight += rows * columns;
+  const auto next_weights = [&](index_t out, index_t in) {
+    const View2<const T> view(weight, extent(out), extent(in));
+    weight += out * in;
     return view;
   };
-  for (index_t i = 0; i < count; ++i) {
-    kernels::DecodeLayer<T>& layer = layers[extent(i)];
+  T* cache = caches.data();
+  const auto next_cache = [&] {
+    const View2<T> view(cache, extent(cached), extent(h));
+    cache += cached * h;
+    return view;
+  };
+  std::vector<kernels::DecodeLayer<T>> layers(extent(count));
+  for (kernels::DecodeLayer<T>& layer : layers) {
     layer.heads = {heads, heads, h / heads, 0.125};
     layer.epsilon = 1e-5;
     layer.attention_gamma = layer.attention_beta = layer.mlp_gamma = layer.mlp_beta =
         layer.projection_bias = layer.fc2_bias = of_vectors(h);
     layer.qkv_bias = of_vectors(3 * h);
     layer.fc1_bias = of_vectors(ffn);
-    layer.qkv = next(3 * h, h);
-    layer.projection = next(h, h);
-    layer.fc1 = next(ffn, h);
-    layer.fc2 = next(h, ffn);
-    layer.k = View2<T>(caches.data() + 2 * i * kCapacity * h, kCapacity, extent(h));
-    layer.v = View2<T>(caches.data() + (2 * i + 1) * kCapacity * h, kCapacity, extent(h));
+    layer.qkv = next_weights(3 * h, h);
+    layer.projection = next_weights(h, h);
+    layer.fc1 = next_weights(ffn, h);
+    layer.fc2 = next_weights(h, ffn);
+    layer.k = next_cache();
+    layer.v = next_cache();
   }
   if (!kernels::DecodeLayers<T>::has(Exec(), layers, kCapacity, copies)) {
     state.SkipWithError("this device has no such launch");
@@ -174,20 +179,25 @@ void decode_layers(benchmark::State& state) {
   }
   const kernels::DecodeLayers<T> launch(Exec(), layers, kCapacity, {}, copies);
   const kernels::CachedTexts texts{
-      .count = 1, .capacity = kCapacity, .longest = state.range(3)};
-  const auto bytes =
-      static_cast<double>(sizeof(T)) * static_cast<double>(count * 12 * h * h);
-  run_read_bound(state, bytes, [&](const Exec& exec) {
-    launch.run(exec, texts, matrix(x, 1, h), matrix(y, 1, h));
-  });
+      .count = rows, .capacity = kCapacity, .longest = state.range(4)};
+  run_read_bound(state, static_cast<double>(weights.size() * sizeof(T)),
+                 [&](const Exec& exec) {
+                   launch.run(exec, texts, matrix(x, rows, h), matrix(y, rows, h));
+                 });
 }
 
+// One way and the other take turns.
 void model_shapes(benchmark::internal::Benchmark* benchmark) {
-  benchmark->ArgNames({"layers", "hidden", "heads", "positions", "boxes"})->UseRealTime();
-  for (const index_t boxes : {0, 1}) {
+  benchmark->ArgNames({"layers", "hidden", "heads", "texts", "positions", "boxes"})
+      ->UseRealTime();
+  for (const index_t texts : {1, 4}) {
     for (const index_t positions : {128, 768}) {
-      benchmark->Args({12, 768, 12, positions, boxes})
-          ->Args({40, 1536, 16, positions, boxes});
+      for (const index_t boxes : {0, 1}) {
+        benchmark->Args({12, 768, 12, texts, positions, boxes});
+      }
+      for (const index_t boxes : {0, 1}) {
+        benchmark->Args({40, 1536, 16, texts, positions, boxes});
+      }
     }
   }
 }

@@ -105,17 +105,30 @@ cuda::DecodeLayer pointers_of(const DecodeLayer<T>& layer) {
           reinterpret_cast<std::uint16_t*>(layer.v.data())};
 }
 
-}  // namespace
-
-WeightCopies proven_copies() {
+// How weights come, and to how many blocks: to none where there is no such launch.
+struct Way {
+  WeightCopies copies;
+  int blocks;
+};
+Way find_way(const Exec& exec, DType type, const cuda::DecodeLayersTask& task,
+             const std::optional<WeightCopies>& wanted) {
+  const auto by = [&](WeightCopies copies) {
+    return Way{copies, impl::decode_layer_blocks(exec, type, task, copies)};
+  };
+  if (wanted) return by(*wanted);
   const bool is_proven =
       std::ranges::find(kBoxesProvenOn, built_capability()) != kBoxesProvenOn.end();
-  return is_proven ? WeightCopies::boxes : WeightCopies::quads;
+  if (is_proven) {
+    if (const Way way = by(WeightCopies::boxes); way.blocks > 0) return way;
+  }
+  return by(WeightCopies::quads);
 }
+
+}  // namespace
 
 template <class T>
 bool DecodeLayers<T>::has(const Exec& exec, const std::vector<DecodeLayer<T>>& layers,
-                          index_t capacity, WeightCopies copies) {
+                          index_t capacity, std::optional<WeightCopies> copies) {
   if (sizeof(T) != 2 || layers.empty()) return false;
   const DecodeLayer<T>& first = layers.front();
   const auto hidden = static_cast<index_t>(first.fc1.extent(1));
@@ -128,15 +141,17 @@ bool DecodeLayers<T>::has(const Exec& exec, const std::vector<DecodeLayer<T>>& l
                     first.heads.head_dim % kOfPiece == 0 &&
                     first.heads.head_dim <= cuda::kDecodeHeadElements;
   return are_whole && fits &&
-         impl::decode_layer_blocks(exec, dtype_of<T>, task_of(layers, capacity), copies) >
-             0;
+         find_way(exec, dtype_of<T>, task_of(layers, capacity), copies).blocks > 0;
 }
 
 template <class T>
 DecodeLayers<T>::DecodeLayers(const Exec& exec, const std::vector<DecodeLayer<T>>& layers,
-                              index_t capacity, View2<const T> next, WeightCopies copies)
-    : task_(task_of(layers, capacity)), copies_(copies) {
-  task_.blocks = impl::decode_layer_blocks(exec, dtype_of<T>, task_, copies);
+                              index_t capacity, View2<const T> next,
+                              std::optional<WeightCopies> copies)
+    : task_(task_of(layers, capacity)) {
+  const Way way = find_way(exec, dtype_of<T>, task_, copies);
+  copies_ = way.copies;
+  task_.blocks = way.blocks;
   TRIREME_REQUIRE(
       task_.blocks > 0,
       "kernels::decode_layers: no launch of such layers here: ask has() first");
@@ -148,7 +163,7 @@ DecodeLayers<T>::DecodeLayers(const Exec& exec, const std::vector<DecodeLayer<T>
   const auto host = Kokkos::create_mirror_view(layers_);
   for (std::size_t i = 0; i < layers.size(); ++i) host(i) = pointers_of(layers[i]);
   Kokkos::deep_copy(exec.space(), layers_, host);
-  if (copies == WeightCopies::boxes) {
+  if (copies_ == WeightCopies::boxes) {
     maps_ = DeviceArray<cuda::BoxMap>("maps of decoder weights",
                                       layers.size() * cuda::kMatricesOfLayer);
     const auto maps = Kokkos::create_mirror_view(maps_);

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "base/exec.hpp"
@@ -19,10 +20,9 @@
 namespace trireme::kernels {
 
 // Architectures on which a committed run of perf/gpu_suite has shown that weights that
-// come by boxes give the same bits as by quads, and sooner: there they do.
+// come by boxes give the same bits as by quads, and sooner, for one text and for four.
 inline constexpr std::array<int, 0> kBoxesProvenOn = {};
 using cuda::WeightCopies;
-WeightCopies proven_copies();
 
 // A layer's parameters, and its cache. Matrices are (out, in).
 template <class T>
@@ -40,14 +40,15 @@ class DecodeLayers {
  public:
   // Whether the build and the device have a launch for these layers: they are alike, of
   // 16-bit elements, of sizes that the kernel takes, and lie in whole pieces of 16 bytes.
-  // On a shape-only Exec: whether the GPUs have it that plans are made for.
+  // On a shape-only Exec: whether the GPUs have it that plans are made for. `copies`: how
+  // weights are to come; else by boxes, where these are proven and fit, or by quads.
   static bool has(const Exec& exec, const std::vector<DecodeLayer<T>>& layers,
-                  index_t capacity, WeightCopies copies = proven_copies());
+                  index_t capacity, std::optional<WeightCopies> copies = {});
   // Where has() holds. The parameters must stay where they are. `capacity`: positions of
   // a place of the cache. `next`: what the launch behind this one reads first, if any.
   DecodeLayers(const Exec& exec, const std::vector<DecodeLayer<T>>& layers,
                index_t capacity, View2<const T> next = {},
-               WeightCopies copies = proven_copies());
+               std::optional<WeightCopies> copies = {});
 
   // Of device memory, allocated or planned.
   std::size_t bytes() const;
@@ -61,7 +62,7 @@ class DecodeLayers {
   Cost cost(index_t rows, index_t longest) const;
 
   cuda::DecodeLayersTask task_;  // but for what a call says
-  WeightCopies copies_;
+  WeightCopies copies_ = WeightCopies::quads;
   DeviceArray<cuda::DecodeLayer> layers_;
   DeviceArray<cuda::BoxMap> maps_;
   DeviceArray<std::uint32_t> words_;

@@ -9,7 +9,8 @@ namespace trireme::kernels::impl {
 namespace {
 
 // Of the GPU that the build is for, as kMultiprocessors.
-constexpr int kBlockSharedBytes = kMultiprocessors == 108 ? 163 << 10 : 227 << 10;
+constexpr bool kHasBoxes = kMultiprocessors != 108;
+constexpr int kBlockSharedBytes = kHasBoxes ? 227 << 10 : 163 << 10;
 
 cuda::Element element_for(DType type) {
   return type == DType::bfloat16 ? cuda::Element::bf16 : cuda::Element::fp16;
@@ -20,9 +21,10 @@ cuda::Element element_for(DType type) {
 int decode_layer_blocks(const Exec& exec, DType type, const cuda::DecodeLayersTask& task,
                         cuda::WeightCopies copies) {
   if (!exec.is_shape_only()) return cuda::decode_blocks(element_for(type), task, copies);
-  const int least = copies == cuda::WeightCopies::quads
-                        ? cuda::least_shared_bytes<cuda::WeightCopies::quads>(task)
-                        : cuda::least_shared_bytes<cuda::WeightCopies::boxes>(task);
+  const bool by_boxes = copies == cuda::WeightCopies::boxes;
+  if (by_boxes && !kHasBoxes) return 0;
+  const int least = by_boxes ? cuda::least_shared_bytes<cuda::WeightCopies::boxes>(task)
+                             : cuda::least_shared_bytes<cuda::WeightCopies::quads>(task);
   return least <= kBlockSharedBytes
              ? cuda::most_blocks(task, static_cast<int>(kMultiprocessors))
              : 0;

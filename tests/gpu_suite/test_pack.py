@@ -61,6 +61,8 @@ class Sources(unittest.TestCase):
         for name in ("kernels/cuda/attention_forward.cu", "kernels/cuda/launch.cuh",
                      "kernels/cuda/warp.hpp"):
             self.assertIn(name, found)
+        # All of them are linked together.
+        self.assertEqual([name for name in found if "_none" in name], [])
         # Nothing that is no header of the tree is asked for by quotes.
         for name in found:
             text = (pack.ROOT / "src" / name).read_text(encoding="utf-8")

@@ -353,7 +353,7 @@ found = [{{"name": "layer_norm_forward<bf16>/65536/real_time", "seconds": 200e-6
          {{"name": "attention_of_sizes<forward>" + shape % (16, 1024), "seconds": 1e-3}},
          {{"name": "attention_of_sizes<both>" + shape % (16, 1024), "seconds": 4e-3}},
          {{"name": "attention_of_sizes<both>" + shape % (8, 2048), "seconds": 6e-3}}]
-token = "decode_layers<bf16>/layers:12/hidden:768/heads:12/positions:%d/boxes:%d/real_time"
+token = "decode_layers<bf16>/layers:12/hidden:768/heads:12/texts:1/positions:%d/boxes:%d/real_time"
 found += [{{"name": token % (128, 0), "seconds": 180e-6}},
           {{"name": token % (128, 1), "seconds": 150e-6}},
           {{"name": token % (768, 0), "seconds": 190e-6}},
@@ -428,7 +428,7 @@ class Ratio(Bundle):
         findings, records = self.work("layers_of_a_token")
         self.assertEqual([(one["holds"], one["value"]) for one in findings],
                          [(True, 1.2), (None, "not judged: this GPU has only quads")])
-        self.assertIn("hidden 768, heads 12, positions 128", findings[0]["what"])
+        self.assertIn("hidden 768, heads 12, texts 1, positions 128", findings[0]["what"])
         self.assertEqual([(one["copies"], one["seconds"]) for one in records
                           if one["kind"] == "layers_of_a_token"],
                          [("quads", 180e-6), ("boxes", 150e-6), ("quads", 190e-6)])

@@ -19,6 +19,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -64,7 +65,8 @@ struct BoxCopy {
 struct CopyBarrier {
   int parity = 0;  // of the phase that goes on
   bool expects = false;
-  int expected = 0;  // bytes
+  int expected = 0;           // bytes
+  bool is_waited_for = true;  // what was expected last, where that is any
   std::vector<BoxCopy> begun;
 
   // Ends the phase where all has come that was expected.
@@ -212,6 +214,7 @@ class Block {
     index_ = index;
     std::memset(shared(), 0xff, grid_.shared_bytes);
     barriers_.clear();
+    maps_.clear();
     for (std::size_t i = 0; i < threads_.size(); ++i) begin_thread(i);
   }
 
@@ -225,6 +228,11 @@ class Block {
     if (count(State::done) == threads_.size()) {
       pass_barrier();
       publish();
+      TRIREME_REQUIRE(std::ranges::all_of(barriers_,
+                                          [](const auto& barrier) {
+                                            return barrier.second.is_waited_for;
+                                          }),
+                      "block {} ends while boxes are on their way", index_);
       return Progress::done;
     }
     if (std::ranges::any_of(threads_, &Thread::waits)) return Progress::waits;
@@ -271,6 +279,15 @@ class Block {
   void begin_barrier(const std::uint64_t* at) {
     check_shared(at, sizeof(*at));
     barriers_[at] = {};
+  }
+  void take_map(const cuda::BoxMap* map) { maps_.insert(map); }
+  // A barrier of the block's between the two is not asked for.
+  void require_taken(const cuda::BoxMap* map) const {
+    TRIREME_REQUIRE(
+        maps_.contains(map),
+        "thread {} of block {}: the matrix's map was not taken before a box is "
+        "copied",
+        current_, index_);
   }
   CopyBarrier& barrier(const std::uint64_t* at) {
     const auto found = barriers_.find(at);
@@ -494,6 +511,7 @@ class Block {
   std::vector<Thread> threads_;
   std::vector<cuda::Quad> shared_;
   std::map<const std::uint64_t*, CopyBarrier> barriers_;
+  std::set<const cuda::BoxMap*> maps_;  // that were taken
   Context scheduler_;
   Stack scheduler_stack_;
   std::size_t current_ = 0;
@@ -644,18 +662,22 @@ void wait_for_copies_but(int left) {
 void begin_barrier(std::uint64_t* barrier) {
   block->begin_barrier(barrier);
 }
+void take_map(const BoxMap* map) {
+  block->take_map(map);
+}
 void expect_bytes(std::uint64_t* barrier, int bytes) {
   test::CopyBarrier& of = block->barrier(barrier);
-  // What nobody waited for has come all the same.
   of.settle();
-  TRIREME_REQUIRE(!of.expects, "thread {}: the phase before is not over",
-                  block->thread());
+  TRIREME_REQUIRE(!of.expects && of.is_waited_for,
+                  "thread {}: nobody has waited for the copies before", block->thread());
   of.expects = true;
   of.expected = bytes;
+  of.is_waited_for = bytes == 0;
 }
 void copy_box_async(void* shared, const BoxMap* map, int row, int column,
                     std::uint64_t* barrier) {
   block->check_shared(shared, kBoxBytes);
+  block->require_taken(map);
   test::BoxedMatrix matrix;
   std::memcpy(&matrix, map->word, sizeof(matrix));
   TRIREME_REQUIRE(matrix.mark == test::BoxedMatrix::kMark,
@@ -667,6 +689,7 @@ void copy_box_async(void* shared, const BoxMap* map, int row, int column,
 void wait_for_phase(std::uint64_t* barrier, int parity) {
   test::CopyBarrier& of = block->barrier(barrier);
   of.settle();
+  of.is_waited_for = true;
   if (of.parity == parity) block->wait_for_phase(of, parity);
 }
 

@@ -20,8 +20,9 @@ inline constexpr int kBoxRows = 8, kBoxColumns = 64;
 inline constexpr int kBoxBytes = 2 * kBoxRows * kBoxColumns;
 
 // What the device knows of a matrix whose boxes are copied: the driver's words
-// (CUtensorMap), or an emulation's.
-struct alignas(128) BoxMap {
+// (CUtensorMap), or an emulation's. In the device's memory it lies at a multiple of its
+// size, as arrays there do; a host copies words.
+struct alignas(64) BoxMap {
   std::uint64_t word[16];
 };
 
@@ -34,6 +35,13 @@ TRIREME_HOST_DEVICE constexpr int quad_of_box(int row, int quad) {
 
 #if defined(__CUDACC__)
 
+// By a thread of the block, before a sync_block() behind which boxes of this matrix are
+// copied: the map was written by a copy from the host, which the unit that reads it does
+// not see by itself ("Tensor map proxy", CUDA C++ Programming Guide).
+TRIREME_DEVICE void take_map(const BoxMap* map) {
+  asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map)
+               : "memory");
+}
 // By one thread, before a sync_block() behind which the barrier is used: a phase of it
 // ends when a thread has said what it expects, and that has come. Phases are even and odd
 // in turn, the first one is even.
@@ -79,6 +87,7 @@ TRIREME_DEVICE void ask_for_map(const BoxMap* map) {
 
 #else
 
+void take_map(const BoxMap* map);
 void begin_barrier(std::uint64_t* barrier);
 void expect_bytes(std::uint64_t* barrier, int bytes);
 void copy_box_async(void* shared, const BoxMap* map, int row, int column,

@@ -117,6 +117,11 @@ int decode_blocks(Element element, const DecodeLayersTask& task, WeightCopies co
 // Launched on `stream` (a cudaStream_t). Null, or what CUDA says against it.
 const char* decode_layers(void* stream, Element element, const DecodeLayersTask& task);
 
+// What these two are by boxes: in a source of its own, as not every build has them.
+int decode_blocks_by_boxes(Element element, const DecodeLayersTask& task);
+const char* decode_layers_by_boxes(void* stream, Element element,
+                                   const DecodeLayersTask& task);
+
 }  // namespace trireme::cuda
 
 #endif  // TRIREME_KERNELS_CUDA_DECODE_HPP_

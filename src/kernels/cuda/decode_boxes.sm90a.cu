@@ -9,8 +9,7 @@
 namespace trireme::cuda {
 namespace {
 
-static_assert(sizeof(BoxMap) == sizeof(CUtensorMap) &&
-              alignof(BoxMap) >= alignof(CUtensorMap));
+static_assert(sizeof(BoxMap) == sizeof(CUtensorMap));
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 

@@ -8,12 +8,6 @@
 
 namespace trireme::cuda {
 
-// Of boxes, as decode_blocks() and decode_layers(): in decode_boxes.sm90a.cu, or in
-// decode_boxes_none.cu that there are none.
-int decode_blocks_by_boxes(Element element, const DecodeLayersTask& task);
-const char* decode_layers_by_boxes(void* stream, Element element,
-                                   const DecodeLayersTask& task);
-
 namespace {
 
 template <Element kElement, int kRows, int kDepth, int kHeadElements,

@@ -168,14 +168,21 @@ struct DecodeLayers {
     const int begin = share(rows, block_index());
     const int end = share(rows, block_index() + 1);
     const int tiles = (end - begin + kTileRows - 1) / kTileRows;
+    const int of_tile = (end - begin + tiles - 1) / tiles;
+    constexpr int kTogether = Ring::kRowsTogether;
     const auto at = static_cast<int>((m == qkv          ? qkv_words(0)
                                       : m == projection ? middle_words(0)
                                       : m == fc1        ? activation_words(0)
                                                         : output_words(0)) -
                                      words);
-    fixed.parts[m] = {
-        begin,          end, columns, tiles, (end - begin + tiles - 1) / tiles,
-        kWarps / tiles, at,  rows};
+    fixed.parts[m] = {begin,
+                      end,
+                      columns,
+                      tiles,
+                      (of_tile + kTogether - 1) / kTogether * kTogether,
+                      kWarps / tiles,
+                      at,
+                      rows};
   }
   TRIREME_DEVICE void find_share(int matrix, int w) const {
     const Part& part = fixed.parts[matrix];
@@ -203,7 +210,7 @@ struct DecodeLayers {
       reinterpret_cast<Quad*>(layers)[i] = from[i];
     }
     words = task.words + turn * words_of_set(task);
-    Ring::begin(fixed.slots, thread);
+    Ring::begin(task, fixed.slots, thread);
     find_facts();
     sync_block();
     find_chunks();

@@ -42,11 +42,12 @@ class WeightRing<WeightCopies::quads, kDepth, kWarps> {
   static constexpr int kRowsApart = kWarpLanes / kQuadsOfRow;  // of a lane's quads
 
  public:
-  static constexpr int kAlignment = 16;  // of Slots
+  static constexpr int kAlignment = 16;    // of Slots
+  static constexpr int kRowsTogether = 1;  // that are read whether wanted or not
   struct Slots {
     Quad quads[kDepth][kWarps][kChunkRows][kQuadsOfRow];
   };
-  TRIREME_DEVICE static void begin(Slots&, int /*thread*/) {}
+  TRIREME_DEVICE static void begin(const DecodeLayersTask&, Slots&, int /*thread*/) {}
 
   // The chunks that are asked for from now on.
   TRIREME_DEVICE void aim(const DecodeLayersTask&, const DecodeLayer& layer,
@@ -107,14 +108,21 @@ class WeightRing<WeightCopies::boxes, kDepth, kWarps> {
 
  public:
   static constexpr int kAlignment = kBoxBytes;
+  static constexpr int kRowsTogether = kBoxRows;
   struct Slots {
     alignas(kBoxBytes) Quad quads[kDepth][kWarps][kChunkRows][kQuadsOfRow];
     std::uint64_t barriers[kDepth][kWarps];
   };
   // By all threads, before a barrier of the block.
-  TRIREME_DEVICE static void begin(Slots& slots, int thread) {
+  TRIREME_DEVICE static void begin(const DecodeLayersTask& task, Slots& slots,
+                                   int thread) {
+    constexpr int kThreads = kWarps * kWarpLanes;
     static_assert(kDepth <= kWarpLanes);
     if (thread < kDepth * kWarps) begin_barrier(&slots.barriers[0][0] + thread);
+    TRIREME_ONE_BY_ONE
+    for (int i = thread; i < task.layer_count * kMatricesOfLayer; i += kThreads) {
+      take_map(task.maps + i);
+    }
   }
 
   TRIREME_DEVICE void aim(const DecodeLayersTask& task, const DecodeLayer&,
@@ -129,6 +137,8 @@ class WeightRing<WeightCopies::boxes, kDepth, kWarps> {
   }
   TRIREME_DEVICE void aim_at_nothing() { boxes = 0; }
 
+  // What was in the slot has been read by all lanes, which have met since: their products
+  // needed it. So the copy, by another unit, comes behind their reads.
   TRIREME_DEVICE void ask(Slots& slots, int warp, int lane, const std::uint16_t*) {
     if (lane == 0) {
       std::uint64_t* const barrier = &slots.barriers[slot][warp];

@@ -87,14 +87,17 @@ class WarpEmulationOfBoxes : public testing::Test {
     return reinterpret_cast<const std::uint16_t*>(quads_.data());
   }
   // Of one warp with room for a box and a barrier.
-  static void run(const std::function<void(std::byte*, std::uint64_t*)>& kernel) {
+  void run(const std::function<void(std::byte*, std::uint64_t*)>& kernel) const {
     constexpr auto kBytes = static_cast<std::uintptr_t>(cuda::kBoxBytes);
     test::run_emulated({.shared_bytes = 3 * kBytes}, [&] {
       std::byte* const begin = cuda::shared_memory();
       const auto address = reinterpret_cast<std::uintptr_t>(begin);
       std::byte* const box = begin + (kBytes - address % kBytes);
       auto* const barrier = reinterpret_cast<std::uint64_t*>(box + kBytes);
-      if (cuda::lane_index() == 0) cuda::begin_barrier(barrier);
+      if (cuda::lane_index() == 0) {
+        cuda::begin_barrier(barrier);
+        cuda::take_map(&map_);
+      }
       cuda::sync_block();
       kernel(box, barrier);
     });
@@ -128,15 +131,18 @@ TEST_F(WarpEmulationOfBoxes, BringsThemSwizzled) {
   });
 }
 
-TEST_F(WarpEmulationOfBoxes, ShowsOneThatNobodyWaitedFor) {
-  std::uint16_t got = 0;
+TEST_F(WarpEmulationOfBoxes, ShowsOneThatIsReadTooEarly) {
+  std::uint16_t early = 0, late = 0;
   run([&](std::byte* box, std::uint64_t* barrier) {
     if (cuda::lane_index() != 0) return;
     cuda::expect_bytes(barrier, cuda::kBoxBytes);
     cuda::copy_box_async(box, &map_, 0, 0, barrier);
-    got = *reinterpret_cast<const std::uint16_t*>(box);
+    early = *reinterpret_cast<const std::uint16_t*>(box);
+    cuda::wait_for_phase(barrier, 0);
+    late = *reinterpret_cast<const std::uint16_t*>(box);
   });
-  EXPECT_EQ(got, 0xffff);
+  EXPECT_EQ(early, 0xffff);
+  EXPECT_EQ(late, 1);
 }
 
 TEST_F(WarpEmulationOfBoxes, NamesMistakes) {
@@ -165,6 +171,29 @@ TEST_F(WarpEmulationOfBoxes, NamesMistakes) {
         });
       },
       ThrowsMessage<Error>(HasSubstr("no barrier was begun")));
+  const auto copy_turns = [&](std::byte* box, std::uint64_t* barrier, int turns) {
+    if (cuda::lane_index() != 0) return;
+    for (int i = 0; i < turns; ++i) {
+      cuda::expect_bytes(barrier, cuda::kBoxBytes);
+      cuda::copy_box_async(box, &map_, 0, 0, barrier);
+    }
+  };
+  EXPECT_THAT(
+      [&] { run([&](auto* box, auto* barrier) { copy_turns(box, barrier, 2); }); },
+      ThrowsMessage<Error>(HasSubstr("nobody has waited for the copies before")));
+  EXPECT_THAT(
+      [&] { run([&](auto* box, auto* barrier) { copy_turns(box, barrier, 1); }); },
+      ThrowsMessage<Error>(HasSubstr("ends while boxes are on their way")));
+  const cuda::BoxMap other = map_;
+  EXPECT_THAT(
+      [&] {
+        run([&](std::byte* box, std::uint64_t* barrier) {
+          if (cuda::lane_index() == 0) {
+            cuda::copy_box_async(box, &other, 0, 0, barrier);
+          }
+        });
+      },
+      ThrowsMessage<Error>(HasSubstr("was not taken")));
   map_ = {};
   expect(cuda::kBoxBytes, 1, 0, "no map of a matrix");
 }

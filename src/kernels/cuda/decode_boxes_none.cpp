@@ -1,6 +1,6 @@
-// kernels/cuda/decode_boxes_none.cu — builds for other GPUs than Hopper have no copies of
-// boxes (decode_boxes.sm90a.cu).
-#include "kernels/cuda/decode_launch.cuh"
+// kernels/cuda/decode_boxes_none.cpp — builds for other GPUs than Hopper, or by a toolkit
+// that is too old, have no copies of boxes (decode_boxes.sm90a.cu).
+#include "kernels/cuda/decode.hpp"
 
 namespace trireme::cuda {
 
