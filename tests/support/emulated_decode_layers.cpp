@@ -1,13 +1,10 @@
 // tests/support/emulated_decode_layers.cpp — the launch of
-// src/kernels/cuda/decode_layers.cu on a host, by the fibers of warp_emulation.hpp: a GPU
-// of a few multiprocessors.
-#include <cstddef>
+// src/kernels/cuda/decode_layers.cu on a host: a GPU of a few multiprocessors.
+#include "support/emulated_decode_layers.hpp"
 
 #include "base/exec.hpp"
 #include "kernels/cuda/decode.hpp"
-#include "kernels/cuda/decode_layers.hpp"
 #include "kernels/impl/decode_layers.hpp"
-#include "support/warp_emulation.hpp"
 
 namespace trireme::cuda {
 
@@ -18,17 +15,9 @@ constexpr int kEmulatedSharedBytes = 227 << 10;
 
 }  // namespace
 
-bool has_box_copies() {
-  return true;
-}
 const char* make_box_maps(const DecodeLayersTask& task, const DecodeLayer* layers,
                           BoxMap* maps) {
-  for (int i = 0; i < task.layer_count * kMatricesOfLayer; ++i) {
-    const int matrix = i % kMatricesOfLayer;
-    const MatrixSize size = size_of(task, matrix);
-    maps[i] = test::emulated_box_map(layers[i / kMatricesOfLayer].weights[matrix],
-                                     size.rows, size.columns);
-  }
+  test::make_emulated_box_maps(task, layers, maps);
   return nullptr;
 }
 
@@ -37,20 +26,7 @@ int decode_blocks(Element, const DecodeLayersTask& task, WeightCopies) {
 }
 
 const char* decode_layers(void*, Element element, const DecodeLayersTask& task) {
-  const auto run = [&](auto of) {
-    using Block = typename decltype(of)::type;
-    test::run_emulated(
-        {.blocks = task.blocks,
-         .threads = Block::kThreads,
-         .shared_bytes = static_cast<std::size_t>(Block::shared_bytes(task)),
-         .blocks_under_way = task.blocks},
-        [&] { Block::block(task); });
-  };
-  if (task.maps == nullptr) {
-    with_block<WeightCopies::quads>(element, task, kEmulatedSharedBytes, run);
-  } else {
-    with_block<WeightCopies::boxes>(element, task, kEmulatedSharedBytes, run);
-  }
+  test::emulate_decode_layers(element, task, kEmulatedSharedBytes);
   return nullptr;
 }
 

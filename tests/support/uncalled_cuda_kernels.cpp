@@ -18,9 +18,6 @@ const char* refused() {
 
 }  // namespace
 
-bool has_box_copies() {
-  return false;
-}
 const char* make_box_maps(const DecodeLayersTask&, const DecodeLayer*, BoxMap*) {
   return refused();
 }

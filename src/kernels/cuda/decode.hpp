@@ -101,9 +101,6 @@ constexpr int most_blocks(const DecodeLayersTask& task, int multiprocessors) {
   return has_room(all) ? all : 0;
 }
 
-// Whether the build and the device have WeightCopies::boxes.
-bool has_box_copies();
-
 // The maps of a task's layers, which lie in host memory, as `layers` does. Null, or what
 // the driver says against it.
 const char* make_box_maps(const DecodeLayersTask& task, const DecodeLayer* layers,

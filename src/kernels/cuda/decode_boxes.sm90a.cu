@@ -31,10 +31,6 @@ Encode find_encode() {
 
 }  // namespace
 
-bool has_box_copies() {
-  return find_encode() != nullptr;
-}
-
 const char* make_box_maps(const DecodeLayersTask& task, const DecodeLayer* layers,
                           BoxMap* maps) {
   const Encode encode = find_encode();
@@ -63,7 +59,7 @@ const char* make_box_maps(const DecodeLayersTask& task, const DecodeLayer* layer
 }
 
 int decode_blocks_by_boxes(Element element, const DecodeLayersTask& task) {
-  return has_box_copies() ? blocks_by<WeightCopies::boxes>(element, task) : 0;
+  return find_encode() != nullptr ? blocks_by<WeightCopies::boxes>(element, task) : 0;
 }
 
 const char* decode_layers_by_boxes(void* stream, Element element,

@@ -4,10 +4,6 @@
 
 namespace trireme::cuda {
 
-bool has_box_copies() {
-  return false;
-}
-
 const char* make_box_maps(const DecodeLayersTask&, const DecodeLayer*, BoxMap*) {
   return "this build copies no boxes";
 }

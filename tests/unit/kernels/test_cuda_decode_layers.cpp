@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/decode_layers.hpp"
 #include "kernels/impl/attention_task.hpp"
-#include "support/warp_emulation.hpp"
+#include "support/emulated_decode_layers.hpp"
 #include "unit/kernels/decode_layers_problem.hpp"
 
 namespace trireme::kernels {
@@ -75,32 +75,6 @@ cuda::DecodeLayersTask task_of(const Problem<T>& problem,
   return task;
 }
 
-template <WeightCopies kCopies>
-void emulate(cuda::Element element, const cuda::DecodeLayersTask& task, const Way& way) {
-  with_block<kCopies>(element, task, way.shared_bytes, [&](auto of) {
-    using Block = typename decltype(of)::type;
-    test::run_emulated(
-        {.blocks = task.blocks,
-         .threads = Block::kThreads,
-         .shared_bytes = static_cast<std::size_t>(Block::shared_bytes(task)),
-         .order = way.order,
-         .blocks_under_way = task.blocks},
-        [&] { Block::block(task); });
-  });
-}
-
-std::vector<cuda::BoxMap> maps_of(const cuda::DecodeLayersTask& task) {
-  std::vector<cuda::BoxMap> maps;
-  for (int layer = 0; layer < task.layer_count; ++layer) {
-    for (int matrix = 0; matrix < cuda::kMatricesOfLayer; ++matrix) {
-      const cuda::MatrixSize size = size_of(task, matrix);
-      maps.push_back(test::emulated_box_map(task.layers[layer].weights[matrix], size.rows,
-                                            size.columns));
-    }
-  }
-  return maps;
-}
-
 // `steps` in a row, each with the x of the first: the sets of words take turns.
 template <class T>
 Values by_one_launch(const Shape& shape, const Way& way, int steps = 1,
@@ -114,14 +88,13 @@ Values by_one_launch(const Shape& shape, const Way& way, int steps = 1,
   task.words = reinterpret_cast<std::uint32_t*>(words.data());
   std::int32_t turn = 0;
   task.turn = &turn;
-  const std::vector<cuda::BoxMap> maps = maps_of(task);
-  if (way.copies == WeightCopies::boxes) task.maps = maps.data();
+  std::vector<cuda::BoxMap> maps(extent(task.layer_count * cuda::kMatricesOfLayer));
+  if (way.copies == WeightCopies::boxes) {
+    test::make_emulated_box_maps(task, task.layers, maps.data());
+    task.maps = maps.data();
+  }
   for (int i = 0; i < steps; ++i) {
-    if (way.copies == WeightCopies::boxes) {
-      emulate<WeightCopies::boxes>(impl::element_of<T>, task, way);
-    } else {
-      emulate<WeightCopies::quads>(impl::element_of<T>, task, way);
-    }
+    test::emulate_decode_layers(impl::element_of<T>, task, way.shared_bytes, way.order);
     EXPECT_EQ(turn, (i + 1) % 2);
   }
   return problem.values();
