@@ -152,7 +152,7 @@ template <class T>
 bool forward_fast(const Exec& exec, const Kernel& kernel, const ForwardArguments<T>& in) {
   if constexpr (sizeof(T) == 2) {
     const AttentionWay way = attention_way(exec, dtype_of<T>, in.desc);
-    if (way == AttentionWay::reference || !have_whole_quads(in.q, in.k, in.v, in.o)) {
+    if (way == AttentionWay::reference || !suit_tensor_cores(in.q, in.k, in.v, in.o)) {
       return false;
     }
     if (exec.only_counts(kernel)) return true;
@@ -198,7 +198,7 @@ bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
   if constexpr (sizeof(T) == 2) {
     const AttentionWay way = attention_way(exec, dtype_of<T>, in.desc);
     if (way == AttentionWay::reference ||
-        !have_whole_quads(in.q, in.k, in.v, in.o, in.d_o, in.d_q, in.d_k, in.d_v)) {
+        !suit_tensor_cores(in.q, in.k, in.v, in.o, in.d_o, in.d_q, in.d_k, in.d_v)) {
       return false;
     }
     if (way == AttentionWay::cudnn) {

@@ -9,15 +9,16 @@
 
 namespace trireme::cuda {
 
-// Rows of heads in (s, b, .) activations; distances in elements, multiples of 8. The
-// first one lies at a multiple of 16 bytes.
+// Rows of heads in (s, b, .) activations; distances in elements, multiples of 8, of 32
+// bits, so that a row's address is one multiplication. The first one lies at a multiple of
+// 16 bytes.
 struct Heads {
   std::uint16_t* data = nullptr;
-  std::int64_t sequence_stride = 0, batch_stride = 0;
+  std::int32_t sequence_stride = 0, batch_stride = 0;
 };
 struct ConstHeads {
   const std::uint16_t* data = nullptr;
-  std::int64_t sequence_stride = 0, batch_stride = 0;
+  std::int32_t sequence_stride = 0, batch_stride = 0;
 };
 
 // Dropout of probabilities, by random::DropoutWords. Null pointers: threshold is 0.

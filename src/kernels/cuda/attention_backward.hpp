@@ -6,8 +6,12 @@
 // query heads of that key head, that see it:
 //
 //   p   = e^(scale q k^T + bias - lse)    d_p = d_o v^T        z = dropout(p)
-//   d_s = scale p (dropout'(d_p) - delta)
-//   d_v += z^T d_o        d_k += d_s^T q        d_q += d_s k
+//   d_s = p (dropout'(d_p) - delta)
+//   d_v += z^T d_o        d_k += scale d_s^T q        d_q += scale d_s k
+//
+// What a score takes beside its products is counted in instructions. So sums are scaled
+// when they are rounded, no mask is asked where every query of a tile sees every key, and
+// d_p begins with -delta where nothing is dropped and registers suffice.
 //
 // Each product is shared out among the eight warps so that little is read from shared
 // memory, whose bandwidth bounds this kernel as much as the tensor cores do. Of s and d_p
@@ -22,7 +26,7 @@
 // last is rounded into d_q instead. Blocks take their work in this order, by a ticket:
 // whom one waits for has begun.
 //
-// The gradient of a bias is d_s / scale, summed over diagonals: a warp sums those of its
+// The gradient of a bias is d_s, summed over diagonals: a warp sums those of its
 // 32 queries and keys before they are rounded, what the eight warps have is added in
 // their order to a window of the tile of keys, and nobody else writes there.
 #ifndef TRIREME_KERNELS_CUDA_ATTENTION_BACKWARD_HPP_
@@ -107,6 +111,8 @@ class AttentionBackward {
   static constexpr int kStageElements = kQueries * kPitch;
   static constexpr int kSharedElements =
       2 * kKeys * kPitch + 3 * kStageElements + 2 * kQueries * kKeyPitch;
+  // Two stages of lse and delta.
+  static constexpr int kRowElements = 2 * kQueries;
   // Two stages of a bias's distances, and diagonals of each warp.
   static constexpr int kDistances = kQueries + kKeys;  // and one more
   static constexpr int kWarpDiagonals = 64;            // and one more
@@ -114,7 +120,7 @@ class AttentionBackward {
       kHasBias ? 2 * kDistances + kThreads / kWarpLanes * kWarpDiagonals : 0;
   static constexpr int kSharedBytes =
       kSharedElements * static_cast<int>(sizeof(std::uint16_t)) +
-      kBiasElements * static_cast<int>(sizeof(float));
+      (2 * kRowElements + kBiasElements) * static_cast<int>(sizeof(float));
   static int blocks(const AttentionShape& shape, KeyTiles of_block) {
     return (of_block == KeyTiles::all ? 1 : divide_up(shape.kv_length, kKeys)) *
            shape.kv_heads * shape.batch;
@@ -144,6 +150,7 @@ class AttentionBackward {
   static constexpr int kRowTiles = 2, kColumns = 4;
   static constexpr int kKeyTiles = 2, kOutColumns = kHeadDim / 16;
   static constexpr int kQueryColumns = kHeadDim / 16;
+  static constexpr bool kBeginsWithDelta = !kDrops && kHeadDim <= 64;
   static constexpr int kSteps = kHeadDim / 16;                  // of q k^T
   static constexpr int kQueryQuads = kQueryColumns * kThreads;  // of d_q's sums
   static_assert(kQueryQuads == sum_quads_of_tile(kHeadDim));
@@ -152,6 +159,8 @@ class AttentionBackward {
   struct QueryTile {
     int head, tile;
     KeyRange seen = {0, 0};
+    // Whether all of them see all keys of this tile of keys.
+    bool is_whole = false;
     // How many tiles of keys are added to its d_q before this one, and at all.
     TRIREME_DEVICE int turn(int key_tile) const { return seen.end - 1 - key_tile; }
     TRIREME_DEVICE int turns() const { return seen.end - seen.begin; }
@@ -172,13 +181,15 @@ class AttentionBackward {
         d_o_(queries_ + 2 * kStageElements),
         z_(d_o_ + kStageElements),
         d_s_(z_ + kQueries * kKeyPitch),
-        bias_(reinterpret_cast<float*>(d_s_ + kQueries * kKeyPitch)),
+        rows_(reinterpret_cast<float*>(d_s_ + kQueries * kKeyPitch)),
+        bias_(rows_ + 2 * kRowElements),
         diagonals_(bias_ + 2 * kDistances) {}
 
   TRIREME_DEVICE const AttentionShape& shape() const { return task_.shape; }
   TRIREME_DEVICE std::uint16_t* queries_of(int stage) const {
     return queries_ + stage * kStageElements;
   }
+  TRIREME_DEVICE float* rows_of(int stage) const { return rows_ + stage * kRowElements; }
   // That of the tile's last key and first query is the first one.
   TRIREME_DEVICE float* bias_of(int stage) const { return bias_ + stage * kDistances; }
   TRIREME_DEVICE int head_of(QueryTile at) const { return kv_head_ * group_ + at.head; }
@@ -192,20 +203,26 @@ class AttentionBackward {
     return warp_query() + m * 16 + half * 8 + lane_index() / 4;
   }
 
-  // Tiles of keys [begin, end) that a tile of queries sees.
-  TRIREME_DEVICE KeyRange key_tiles(int query_tile) const {
-    const int begin = query_tile * kQueries;
-    const KeyRange keys = visible_keys(shape(), sample_, begin,
-                                       smaller(begin + kQueries, shape().q_length) - 1);
-    if (keys.is_empty()) return {0, 0};
-    return {keys.begin / kKeys, divide_up(keys.end, kKeys)};
+  // Neither end of a range of keys comes before that of the query before it, so that the
+  // first and the last query tell of all between them.
+  TRIREME_DEVICE void find_keys(QueryTile& at) const {
+    const int begin = at.tile * kQueries;
+    const int last = smaller(begin + kQueries, shape().q_length) - 1;
+    const KeyRange of_first = visible_keys(shape(), sample_, begin);
+    const KeyRange of_last = visible_keys(shape(), sample_, last);
+    const KeyRange keys{of_first.begin, of_last.end};
+    at.seen = keys.is_empty()
+                  ? KeyRange{0, 0}
+                  : KeyRange{keys.begin / kKeys, divide_up(keys.end, kKeys)};
+    at.is_whole = last == begin + kQueries - 1 && of_last.begin <= tile_ * kKeys &&
+                  (tile_ + 1) * kKeys <= of_first.end;
   }
   // The next tile of queries that sees the keys; head == group_ behind the last one.
   TRIREME_DEVICE QueryTile next(QueryTile at) const {
     while (at.head < group_) {
       if (++at.tile == query_tiles_) at = {at.head + 1, 0};
       if (at.head == group_) break;
-      at.seen = key_tiles(at.tile);
+      find_keys(at);
       if (at.seen.begin <= tile_ && tile_ < at.seen.end) break;
     }
     return at;
@@ -225,6 +242,7 @@ class AttentionBackward {
     if (at.head < group_) {
       load_queries(task_.q, at, queries_of(0));
       load_queries(task_.d_o, at, d_o_);
+      load_rows(at, 0);
       if constexpr (kHasBias) load_distances(at, 0);
     }
     commit_copies();
@@ -237,20 +255,25 @@ class AttentionBackward {
       // hold, and what was stored for d_q can be published.
       wait_for_copies<0>();
       sync_block();
-      publish_added(added);
       if (!is_last) {
         load_queries(task_.q, following, queries_of(stage ^ 1));
+        load_rows(following, stage ^ 1);
         if constexpr (kHasBias) load_distances(following, stage ^ 1);
       }
       commit_copies();
-      load_rows(at);
-      make_scores(at, stage);
+      publish_added(added);
+      const bool has_turn = asks_for_turn(at);
+      if (at.is_whole) {
+        make_scores<false>(at, stage);
+      } else {
+        make_scores<true>(at, stage);
+      }
       sync_block();  // z and d_s are there, and diagonals
       float bias_sum = 0;
       if constexpr (kHasBias) bias_sum = begin_bias_sum(at);
       add_to_keys(z_, d_o_, d_v_);
       if constexpr (kHasBias) finish_bias_sum(at, bias_sum);
-      wait_for_turn(at);
+      if (!has_turn) wait_for_turn(at);
       sync_block();  // the turn has come, and everyone has done with d_o
       if (!is_last) load_queries(task_.d_o, following, d_o_);
       commit_copies();
@@ -269,21 +292,19 @@ class AttentionBackward {
     sync_block();  // before the next tile's keys come
   }
 
-  // lse and delta of this lane's rows, on their way while products are computed.
-  TRIREME_DEVICE void load_rows(QueryTile at) {
-    const int head = head_of(at);
+  // lse and delta of a tile's queries, by the upper warps.
+  TRIREME_DEVICE void load_rows(QueryTile at, int stage) const {
+    const int place = thread_index() - kThreads / 2;
+    static_assert(kRowElements <= kThreads / 2);
+    if (place < 0 || place >= kRowElements) return;
+    const int query = at.tile * kQueries + place % kQueries;
+    const bool is_there = query < shape().q_length;
+    const float* const from = place < kQueries ? task_.lse : task_.delta;
     const std::int64_t first =
-        (static_cast<std::int64_t>(sample_) * shape().heads + head) * shape().q_length;
-    TRIREME_UNROLL
-    for (int m = 0; m < kRowTiles; ++m) {
-      TRIREME_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int query =
-            smaller(at.tile * kQueries + lane_query(m, half), shape().q_length - 1);
-        lse_[m][half] = task_.lse[first + query] * kLog2OfE;
-        delta_[m][half] = task_.delta[first + query];
-      }
-    }
+        (static_cast<std::int64_t>(sample_) * shape().heads + head_of(at)) *
+        shape().q_length;
+    copy_word_async(rows_of(stage) + place, from + first + (is_there ? query : 0),
+                    is_there);
   }
 
   TRIREME_DEVICE void clear_sums() {
@@ -308,6 +329,7 @@ class AttentionBackward {
   using Diagonals = float[2 * kRowTiles + kColumns - 1][2];
 
   // This warp's part of s and d_p, and z and d_s of it.
+  template <bool kMasks>
   TRIREME_DEVICE void make_scores(QueryTile at, int stage) const {
     float s[kRowTiles][kColumns][4] = {}, d_p[kRowTiles][kColumns][4] = {};
     multiply_heads(queries_of(stage), keys_, s);
@@ -316,12 +338,28 @@ class AttentionBackward {
       const int first = kKeys - 1 + warp_query() - warp_key() + lane / 4 - lane % 4 * 2;
       add_bias(shape().scale * kLog2OfE, bias_of(stage) + first, s);
     }
+    const float* const lse = rows_of(stage) + lane_query(0, 0);
+    const float* const delta = lse + kQueries;
+    if constexpr (kBeginsWithDelta) {
+      TRIREME_UNROLL
+      for (int m = 0; m < kRowTiles; ++m) {
+        TRIREME_UNROLL
+        for (int n = 0; n < kColumns; ++n) {
+          TRIREME_UNROLL
+          for (int i = 0; i < 4; ++i) d_p[m][n][i] = -delta[m * 16 + i / 2 * 8];
+        }
+      }
+    }
     multiply_heads(d_o_, values_, d_p);
     Diagonals diagonals = {};
     TRIREME_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
       TRIREME_UNROLL
-      for (int half = 0; half < 2; ++half) make_row(at, m, half, s[m], d_p[m], diagonals);
+      for (int half = 0; half < 2; ++half) {
+        const int row = m * 16 + half * 8;
+        make_row<kMasks>(at, m, half, lse[row] * kLog2OfE,
+                         kBeginsWithDelta ? 0 : delta[row], s[m], d_p[m], diagonals);
+      }
     }
     if constexpr (kHasBias) store_diagonals(diagonals);
   }
@@ -348,19 +386,18 @@ class AttentionBackward {
     }
   }
 
-  // z and d_s of row `half` of a tile, to shared memory.
-  TRIREME_DEVICE void make_row(QueryTile at, int m, int half,
+  // z and d_s of row `half` of a tile, to shared memory. `lse` in powers of 2; `delta` is
+  // what d_p has not begun with.
+  template <bool kMasks>
+  TRIREME_DEVICE void make_row(QueryTile at, int m, int half, float lse, float delta,
                                const float (&s)[kColumns][4],
                                const float (&d_p)[kColumns][4],
                                Diagonals& diagonals) const {
     const int lane = lane_index();
     const int row = lane_query(m, half);
     const int query = at.tile * kQueries + row;
-    const bool is_query = query < shape().q_length;
-    const int head = head_of(at);
-    const KeyRange keys =
-        is_query ? visible_keys(shape(), sample_, query) : KeyRange{0, 0};
-    const float lse = lse_[m][half], delta = delta_[m][half];
+    KeyRange keys = {0, 0};
+    if (kMasks && query < shape().q_length) keys = visible_keys(shape(), sample_, query);
     // Scores with a bias are exponents of 2 already.
     const float factor = kHasBias ? 1 : shape().scale * kLog2OfE;
     const int first = warp_key() + lane % 4 * 2;  // of this lane, within the tile
@@ -368,7 +405,8 @@ class AttentionBackward {
     std::uint16_t* const d_s = d_s_ + row * kKeyPitch + first;
     PhiloxWords words{};
     if constexpr (kDrops) {
-      words = dropout_.words(head, query, (tile_ * kKeys + warp_key()) / 32, lane % 4);
+      words = dropout_.words(head_of(at), query, (tile_ * kKeys + warp_key()) / 32,
+                             lane % 4);
     }
     TRIREME_UNROLL
     for (int n = 0; n < kColumns; ++n) {
@@ -376,20 +414,20 @@ class AttentionBackward {
       TRIREME_UNROLL
       for (int e = 0; e < 2; ++e) {
         const int key = tile_ * kKeys + first + n * 8 + e;
-        const bool is_seen = keys.begin <= key && key < keys.end;
+        const bool is_seen = !kMasks || (keys.begin <= key && key < keys.end);
         const float p = is_seen ? power_of_2(s[n][2 * half + e] * factor - lse) : 0;
-        float keeps = 1;
+        float to_p = d_p[n][2 * half + e];
+        of_z[e] = p;
         if constexpr (kDrops) {
-          keeps = dropout_.keeps(words.word[n], e) ? task_.dropout.keep_scale : 0;
+          const float keeps =
+              dropout_.keeps(words.word[n], e) ? task_.dropout.keep_scale : 0;
+          of_z[e] = p * keeps;
+          to_p *= keeps;
         }
-        of_z[e] = p * keeps;
+        if constexpr (!kBeginsWithDelta) to_p -= delta;
+        of_d_s[e] = is_seen ? p * to_p : 0;
         if constexpr (kHasBias) {
-          const float d_bias = is_seen ? p * (keeps * d_p[n][2 * half + e] - delta) : 0;
-          diagonals[2 * m + half - n + kColumns - 1][e] += d_bias;
-          of_d_s[e] = shape().scale * d_bias;
-        } else {
-          of_d_s[e] =
-              is_seen ? shape().scale * p * (keeps * d_p[n][2 * half + e] - delta) : 0;
+          diagonals[2 * m + half - n + kColumns - 1][e] += of_d_s[e];
         }
       }
       *reinterpret_cast<std::uint32_t*>(z + n * 8) = pack<kElement>(of_z[0], of_z[1]);
@@ -504,33 +542,40 @@ class AttentionBackward {
 
   // ---- d_q
 
-  TRIREME_DEVICE std::int64_t place_of(QueryTile at) const {
-    const int head = head_of(at);
-    return (static_cast<std::int64_t>(sample_) * shape().heads + head) * query_tiles_ +
-           at.tile;
+  // Of fewer than 2^31 tiles.
+  TRIREME_DEVICE int place_of(QueryTile at) const {
+    return (sample_ * shape().heads + head_of(at)) * query_tiles_ + at.tile;
   }
   // Counter 0 is the ticket.
-  TRIREME_DEVICE std::int32_t* counter_of(std::int64_t place) const {
+  TRIREME_DEVICE std::int32_t* counter_of(int place) const {
     return task_.counters + 1 + place;
   }
   // What was added by all threads, and is published when all have done so.
   struct Added {
-    std::int64_t place = -1;
+    int place = -1;
     int turns = 0;
   };
   TRIREME_DEVICE void publish_added(const Added& added) const {
     if (added.place < 0 || walks_ || thread_index() != 0) return;
     publish(counter_of(added.place), added.turns);
   }
+  // One thread waits for this block's turn, of another warp than the one that publishes.
+  // It has asked before scores are made, so that the answer's way is not waited for where
+  // the turn has come by then. What others say of their turn is not used.
+  TRIREME_DEVICE bool waits_for_turn(QueryTile at) const {
+    return at.turn(tile_) != 0 && !walks_ && thread_index() == kWarpLanes;
+  }
+  TRIREME_DEVICE bool asks_for_turn(QueryTile at) const {
+    return !waits_for_turn(at) || is_published(counter_of(place_of(at)), at.turn(tile_));
+  }
   TRIREME_DEVICE void wait_for_turn(QueryTile at) const {
-    const int turn = at.turn(tile_);
-    if (turn == 0 || walks_ || thread_index() != 0) return;
-    wait_for(counter_of(place_of(at)), turn);
+    wait_for(counter_of(place_of(at)), at.turn(tile_));
   }
 
   using QuerySums = float[1][kQueryColumns][4];
   TRIREME_DEVICE FloatQuad* sums_of(QueryTile at) const {
-    return task_.d_q_sums + place_of(at) * kQueryQuads + thread_index();
+    return task_.d_q_sums + static_cast<std::int64_t>(place_of(at)) * kQueryQuads +
+           thread_index();
   }
   // What other tiles of keys have added.
   TRIREME_DEVICE void begin_d_q(QueryTile at, QuerySums& sums) const {
@@ -561,29 +606,33 @@ class AttentionBackward {
   }
   TRIREME_DEVICE Added finish_d_q(QueryTile at, const QuerySums& sums) const {
     const int added = at.turn(tile_) + 1;
-    TRIREME_UNROLL
-    for (int n = 0; n < kQueryColumns; ++n) {
-      const float(&sum)[4] = sums[0][n];
-      const FloatQuad quad{{sum[0], sum[1], sum[2], sum[3]}};
-      if (added < at.turns()) {
-        store_for_others(quad, sums_of(at) + n * kThreads);
-      } else {
-        store_d_q(at, warp_index() % 4 * 16, warp_column() + n * 8, quad);
+    if (added < at.turns()) {
+      FloatQuad* const to = sums_of(at);
+      TRIREME_UNROLL
+      for (int n = 0; n < kQueryColumns; ++n) {
+        const float(&sum)[4] = sums[0][n];
+        store_for_others({{sum[0], sum[1], sum[2], sum[3]}}, to + n * kThreads);
       }
+    } else {
+      store_d_q(at, sums);
     }
     return {place_of(at), added};
   }
-  TRIREME_DEVICE void store_d_q(QueryTile at, int row, int column,
-                                const FloatQuad& sums) const {
-    const int head = head_of(at);
+  TRIREME_DEVICE void store_d_q(QueryTile at, const QuerySums& sums) const {
+    const float scale = shape().scale;
     TRIREME_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int query = at.tile * kQueries + row + half * 8 + lane_index() / 4;
+      const int query = at.tile * kQueries + warp_index() % 4 * 16 + half * 8 +
+                        lane_index() / 4;
       if (query >= shape().q_length) continue;
-      *reinterpret_cast<std::uint32_t*>(
-          row_of<kHeadDim>(task_.d_q, sample_, head, query) + column +
-          lane_index() % 4 * 2) =
-          pack<kElement>(sums.value[2 * half], sums.value[2 * half + 1]);
+      std::uint16_t* const row =
+          row_of<kHeadDim>(task_.d_q, sample_, head_of(at), query) + warp_column() +
+          lane_index() % 4 * 2;
+      TRIREME_UNROLL
+      for (int n = 0; n < kQueryColumns; ++n) {
+        *reinterpret_cast<std::uint32_t*>(row + n * 8) = pack<kElement>(
+            sums[0][n][2 * half] * scale, sums[0][n][2 * half + 1] * scale);
+      }
     }
   }
 
@@ -592,8 +641,8 @@ class AttentionBackward {
   // Rounded where the keys and values were, and from there to memory: upper warps have
   // the rows of d_k, lower ones those of d_v.
   TRIREME_DEVICE void finish(int k_begin) const {
-    round_rows(d_k_, keys_);
-    round_rows(d_v_, values_);
+    round_rows(d_k_, shape().scale, keys_);
+    round_rows(d_v_, 1, values_);
     sync_block();
     const bool is_upper = warp_index() < 4;
     // As a new number: the places that the tile was read from are not kept until here.
@@ -603,7 +652,8 @@ class AttentionBackward {
                                               kv_head_, k_begin, shape().kv_length);
   }
   using KeySums = float[kKeyTiles][kOutColumns][4];
-  TRIREME_DEVICE void round_rows(const KeySums& sums, std::uint16_t* tile) const {
+  TRIREME_DEVICE void round_rows(const KeySums& sums, float scale,
+                                 std::uint16_t* tile) const {
     TRIREME_UNROLL
     for (int m = 0; m < kKeyTiles; ++m) {
       TRIREME_UNROLL
@@ -613,7 +663,8 @@ class AttentionBackward {
           const int row = warp_key() + m * 16 + half * 8 + lane_index() / 4;
           *reinterpret_cast<std::uint32_t*>(tile + row * kPitch + warp_column() + n * 8 +
                                             lane_index() % 4 * 2) =
-              pack<kElement>(sums[m][n][2 * half], sums[m][n][2 * half + 1]);
+              pack<kElement>(sums[m][n][2 * half] * scale,
+                             sums[m][n][2 * half + 1] * scale);
         }
       }
     }
@@ -625,10 +676,10 @@ class AttentionBackward {
   const int kv_head_, sample_, query_tiles_;
   const int group_;  // query heads of a key head
   int tile_ = 0;
-  float lse_[kRowTiles][2], delta_[kRowTiles][2];  // lse in powers of 2
-  std::uint16_t *keys_, *values_;                  // (kKeys, kPitch)
+  std::uint16_t *keys_, *values_;  // (kKeys, kPitch)
   std::uint16_t *queries_, *d_o_;  // two stages and one, (kQueries, kPitch) each
   std::uint16_t *z_, *d_s_;        // (kQueries, kKeyPitch)
+  float* rows_;               // two stages of lse and delta, kQueries each
   float *bias_, *diagonals_;  // two stages of kDistances; kWarpDiagonals of each warp
   KeySums d_k_, d_v_;
 };

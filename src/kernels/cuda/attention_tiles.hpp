@@ -72,8 +72,8 @@ TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, in
 // A row of a head of a sample; Heads or ConstHeads.
 template <int kHeadDim, class AnyHeads>
 TRIREME_DEVICE auto row_of(const AnyHeads& heads, int sample, int head, int position) {
-  return heads.data + position * heads.sequence_stride + sample * heads.batch_stride +
-         static_cast<std::int64_t>(head) * kHeadDim;
+  return heads.data + static_cast<std::int64_t>(position) * heads.sequence_stride +
+         static_cast<std::int64_t>(sample) * heads.batch_stride + head * kHeadDim;
 }
 
 // A tile's rows [0, kRows) from position `begin` on, zeros from `length` on. By all
@@ -82,15 +82,19 @@ template <int kRows, int kHeadDim, int kThreads>
 TRIREME_DEVICE void load_tile(const ConstHeads& heads, int sample, int head, int begin,
                               int length, std::uint16_t* tile) {
   constexpr int kQuads = kHeadDim / kQuadElements;
-  const std::uint16_t* const rows = row_of<kHeadDim>(heads, sample, head, begin);
+  const std::uint16_t* const rows = row_of<kHeadDim>(heads, sample, head, 0);
   TRIREME_UNROLL
   for (int i = 0; i < divide_up(kRows * kQuads, kThreads); ++i) {
     const int quad = i * kThreads + thread_index();
     if (kRows * kQuads % kThreads != 0 && quad >= kRows * kQuads) break;
     const int row = quad / kQuads, column = quad % kQuads * kQuadElements;
-    const bool is_there = begin + row < length;
+    const int position = begin + row;
+    const bool is_there = position < length;
     copy_quad_async(tile + row * pitch_of(kHeadDim) + column,
-                    rows + (is_there ? row * heads.sequence_stride : 0) + column,
+                    rows +
+                        static_cast<std::int64_t>(smaller(position, length - 1)) *
+                            heads.sequence_stride +
+                        column,
                     is_there);
   }
 }
@@ -107,7 +111,8 @@ TRIREME_DEVICE void store_tile(const std::uint16_t* tile, int thread, const Head
     const int quad = i * kThreads + thread;
     const int row = quad / kQuads, column = quad % kQuads * kQuadElements;
     if (begin + row >= length || row >= kRows) break;
-    *reinterpret_cast<Quad*>(rows + row * heads.sequence_stride + column) =
+    *reinterpret_cast<Quad*>(
+        rows + static_cast<std::int64_t>(row) * heads.sequence_stride + column) =
         *reinterpret_cast<const Quad*>(tile + row * pitch_of(kHeadDim) + column);
   }
 }

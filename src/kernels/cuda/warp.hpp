@@ -229,15 +229,19 @@ TRIREME_DEVICE void store_for_others(const FloatQuad& x, FloatQuad* to) {
   __stcg(reinterpret_cast<float4*>(to),
          make_float4(x.value[0], x.value[1], x.value[2], x.value[3]));
 }
-// Until others have published `value` there. What they stored before is seen after it.
-TRIREME_DEVICE void wait_for(const std::int32_t* counter, std::int32_t value) {
+// Whether others have published `value` there. What they stored before is seen after it.
+TRIREME_DEVICE bool is_published(const std::int32_t* counter, std::int32_t value) {
   std::int32_t seen;
-  do {
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
-                 : "=r"(seen)
-                 : "l"(__cvta_generic_to_global(counter))
-                 : "memory");
-  } while (seen != value);
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+               : "=r"(seen)
+               : "l"(__cvta_generic_to_global(counter))
+               : "memory");
+  return seen == value;
+}
+// Until they have.
+TRIREME_DEVICE void wait_for(const std::int32_t* counter, std::int32_t value) {
+  while (!is_published(counter, value)) {
+  }
 }
 // By one thread, behind a sync_block() that all have reached after their stores: these
 // are seen, then, by who has waited for it.
@@ -339,6 +343,7 @@ std::uint32_t word_of(float x);
 float float_of(std::uint32_t word);
 FloatQuad load_from_others(const FloatQuad* from);
 void store_for_others(const FloatQuad& x, FloatQuad* to);
+bool is_published(const std::int32_t* counter, std::int32_t value);
 void wait_for(const std::int32_t* counter, std::int32_t value);
 void publish(std::int32_t* counter, std::int32_t value);
 inline void ask_for_line(const void*) {}

@@ -20,28 +20,33 @@ inline constexpr cuda::Element element_of =
 
 template <class T>
 cuda::ConstHeads heads_of(const HeadsView<const T>& view) {
-  return {reinterpret_cast<const std::uint16_t*>(view.data), view.sequence_stride,
-          view.batch_stride};
+  return {reinterpret_cast<const std::uint16_t*>(view.data),
+          static_cast<std::int32_t>(view.sequence_stride),
+          static_cast<std::int32_t>(view.batch_stride)};
 }
 template <class T>
 cuda::Heads heads_of(const HeadsView<T>& view) {
-  return {reinterpret_cast<std::uint16_t*>(view.data), view.sequence_stride,
-          view.batch_stride};
+  return {reinterpret_cast<std::uint16_t*>(view.data),
+          static_cast<std::int32_t>(view.sequence_stride),
+          static_cast<std::int32_t>(view.batch_stride)};
 }
 
-// Whether memory, and every row of a view, begins at a multiple of sixteen bytes.
+// Whether memory begins at a multiple of sixteen bytes.
 inline bool has_whole_quads(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
 }
+// Whether every row of the views does, at distances of 32 bits.
 template <class T>
-bool has_whole_quads(const HeadsView<T>& view) {
+bool suits_tensor_cores(const HeadsView<T>& view) {
   constexpr index_t kElements = 16 / sizeof(T);
+  constexpr index_t kMost = std::numeric_limits<std::int32_t>::max();
   return has_whole_quads(view.data) && view.sequence_stride % kElements == 0 &&
-         view.batch_stride % kElements == 0;
+         view.batch_stride % kElements == 0 && view.sequence_stride <= kMost &&
+         view.batch_stride <= kMost;
 }
 template <class... Views>
-bool have_whole_quads(const Views&... views) {
-  return (has_whole_quads(views) && ...);
+bool suit_tensor_cores(const Views&... views) {
+  return (suits_tensor_cores(views) && ...);
 }
 
 // Whether there is a kernel for such a shape: head sizes, with a bias some of them, and
