@@ -7,7 +7,10 @@ perf/gpu/predict.py.
 
 It needs nvcc and CUDA's disassemblers, as tests/contracts/machine_code.py does, whose reading
 of machine code it uses; status 77 without. Loops inside of the main loop are counted by
-themselves ("inner"), because how often they run is no matter of the code alone.
+themselves ("inner"), because how often they run is no matter of the code alone. Where a round
+computes its products in one of two ways, the shorter one is counted, and by itself how many
+more instructions the other one has ("masks"): of a tile in which some query does not see some
+key.
 """
 import argparse
 import json
@@ -20,7 +23,7 @@ sys.path.insert(0, str(ROOT / "tests" / "contracts"))
 
 import machine_code  # noqa: E402
 import measures  # noqa: E402
-from sass import find_loops  # noqa: E402
+from sass import find_choices, find_loops  # noqa: E402
 from toolkit import Toolkit  # noqa: E402
 
 OUTPUT = HERE / "instructions.json"
@@ -46,15 +49,33 @@ def inner_loops(instructions, main):
     return [loop for loop in inside if not any(loop < other for other in inside)]
 
 
+def two_ways(instructions, main):
+    """The shorter and the longer of two ways to compute a round's products: places."""
+    def tensors(places):
+        return sum(instructions[at].base in measures.TENSOR for at in places)
+
+    choices = [choice for choice in find_choices(instructions)
+               if all(way and way <= main and tensors(way) for way in choice)]
+    if not choices:
+        return set(), set()
+    return sorted(max(choices, key=lambda choice: min(map(tensors, choice))), key=len)
+
+
 def entry(instructions, row):
     main = set(measures.main_loop(instructions))
-    loops = inner_loops(instructions, main)
+
+    def counts(places):
+        return counts_of([instructions[at] for at in sorted(places)])
+
+    shorter, longer = two_ways(instructions, main)
+    masks = {name: count - counts(shorter)[name] for name, count in counts(longer).items()}
+    main -= longer
+    loops = [loop for loop in inner_loops(instructions, main | longer) if loop <= main]
     within = set().union(*loops) if loops else set()
     return {"threads": row["threads"], "blocks": row["blocks"],
-            "loop": counts_of([instructions[at] for at in sorted(main - within)]),
-            "inner": [counts_of([instructions[at] for at in sorted(loop)]) for loop in loops],
-            "outside": counts_of([one for at, one in enumerate(instructions)
-                                  if at not in main])}
+            "loop": counts(main - within), "inner": [counts(loop) for loop in loops],
+            "masks": masks,
+            "outside": counts(set(range(len(instructions))) - main - longer)}
 
 
 def read(toolkit):

@@ -147,8 +147,8 @@ def forward_keys(head_size):
 
 
 def dynamic(entry, wanted_tensor):
-    """Instructions of one round of the main loop, with those of the loops inside as often as
-    makes the instructions of tensor cores `wanted_tensor`."""
+    """Instructions of one round of the main loop that asks no mask, with those of the loops
+    inside as often as makes the instructions of tensor cores `wanted_tensor`."""
     counts = dict(entry["loop"])
     inner = entry["inner"]
     tensor_loops = [loop for loop in inner if loop["tensor"]]
@@ -218,6 +218,19 @@ def rounds_of_keys(kind, queries, keys):
     return divide_up(kind["keys"], keys) * [divide_up(kind["queries"], queries)]
 
 
+def masked_rounds_of_keys(kind, queries, keys):
+    """Of every block, tiles of queries of which some do not see some key of its tile: those at
+    the diagonal, and at ends that are no tile's."""
+    if kind["causal"]:
+        length = kind["queries"]
+        return [min(keys // queries + (length % queries != 0), rounds)
+                if (tile + 1) * keys <= length else rounds
+                for tile, rounds in enumerate(causal_rounds_of_keys(length, queries, keys))]
+    rounds = divide_up(kind["queries"], queries)
+    return [rounds if (tile + 1) * keys > kind["keys"] else int(kind["queries"] % queries != 0)
+            for tile in range(divide_up(kind["keys"], keys))]
+
+
 def blocks_seconds(machine, entry, cycles_of_round, rounds, copies):
     """Of blocks that do so many rounds each, the longest first: each copy of the list is a
     head of a sample. The last ones leave half of the longest one's time to be waited for."""
@@ -241,6 +254,11 @@ def attention_forward_seconds(machine, entry, samples, heads, kind, head_size):
 def attention_backward_seconds(machine, entry, samples, heads, kind, head_size):
     warps = entry["threads"] // 32
     counts = dynamic(entry, 5 * BACKWARD_QUERIES * BACKWARD_KEYS * head_size // 2048 // warps)
-    return blocks_seconds(machine, entry, round_cycles(machine, entry, counts),
-                          rounds_of_keys(kind, BACKWARD_QUERIES, BACKWARD_KEYS),
-                          samples * heads) + LAUNCH_GAP
+    cycles = round_cycles(machine, entry, counts)
+    with_masks = round_cycles(machine, entry, {name: count + entry["masks"][name]
+                                               for name, count in counts.items()})
+    shape = kind, BACKWARD_QUERIES, BACKWARD_KEYS
+    # In rounds that ask no mask.
+    rounds = [of_block + masked * (with_masks / cycles - 1)
+              for of_block, masked in zip(rounds_of_keys(*shape), masked_rounds_of_keys(*shape))]
+    return blocks_seconds(machine, entry, cycles, rounds, samples * heads) + LAUNCH_GAP

@@ -123,18 +123,14 @@ def _order(blocks):
     return left[::-1]
 
 
-def find_loops(instructions):
-    """Natural loops (Aho, Lam, Sethi, Ullman, section 9.6), those with one head as one: sets of
-    places of instructions. A subroutine that is called in a loop is no part of it."""
-    if not instructions:
-        return []
+def _graph(instructions):
+    """_blocks() and _order(), of each block in it who leads there and what every way passes."""
     blocks = _blocks(instructions)
     order = _order(blocks)
     before = {block: [] for block in order}
     for block in order:
         for following in blocks[block][1]:
             before[following].append(block)
-    # What every way to a block passes.
     passed = {block: set(order) for block in order}
     passed[0] = {0}
     changed = True
@@ -144,6 +140,19 @@ def find_loops(instructions):
             common = set.intersection(*(passed[one] for one in before[block])) | {block}
             changed |= common != passed[block]
             passed[block] = common
+    return blocks, order, before, passed
+
+
+def _places(blocks, members):
+    return {at for block in members for at in range(block, blocks[block][0])}
+
+
+def find_loops(instructions):
+    """Natural loops (Aho, Lam, Sethi, Ullman, section 9.6), those with one head as one: sets of
+    places of instructions. A subroutine that is called in a loop is no part of it."""
+    if not instructions:
+        return []
+    blocks, order, before, passed = _graph(instructions)
     loops = {}
     for block in order:
         for head in set(blocks[block][1]) & passed[block]:
@@ -153,5 +162,21 @@ def find_loops(instructions):
                 if one not in members:
                     members.add(one)
                     stack += before[one]
-    return [{at for block in members for at in range(block, blocks[block][0])}
-            for members in loops.values()]
+    return [_places(blocks, members) for members in loops.values()]
+
+
+def find_choices(instructions):
+    """Of each branch with two ways on, the places of instructions that only the one, and only
+    the other, leads to: pairs of sets."""
+    if not instructions:
+        return []
+    blocks, order, before, passed = _graph(instructions)
+    choices = []
+    for block in order:
+        ways = blocks[block][1]
+        if len(ways) == 2:
+            choices.append(tuple(
+                _places(blocks, [one for one in order if way in passed[one]]
+                        if before[way] == [block] else [])
+                for way in ways))
+    return choices

@@ -150,6 +150,8 @@ class AttentionBackward {
   static constexpr int kRowTiles = 2, kColumns = 4;
   static constexpr int kKeyTiles = 2, kOutColumns = kHeadDim / 16;
   static constexpr int kQueryColumns = kHeadDim / 16;
+  // Heads whose sums of d_k and d_v leave few registers.
+  static constexpr bool kIsWide = kHeadDim > 96;
   static constexpr bool kBeginsWithDelta = !kDrops && kHeadDim <= 64;
   static constexpr int kSteps = kHeadDim / 16;                  // of q k^T
   static constexpr int kQueryQuads = kQueryColumns * kThreads;  // of d_q's sums
@@ -193,9 +195,13 @@ class AttentionBackward {
   // That of the tile's last key and first query is the first one.
   TRIREME_DEVICE float* bias_of(int stage) const { return bias_ + stage * kDistances; }
   TRIREME_DEVICE int head_of(QueryTile at) const { return kv_head_ * group_ + at.head; }
+  // Of wide heads as a new number: what depends on it is computed again, not kept.
+  TRIREME_DEVICE static int thread() {
+    return kIsWide ? as_unknown(thread_index()) : thread_index();
+  }
   // This warp's keys and, of s and d_p, queries, within their tiles; its columns, of d_k,
   // d_v and d_q.
-  TRIREME_DEVICE int warp_key() const { return warp_index() % 4 * 32; }
+  TRIREME_DEVICE int warp_key() const { return thread() / kWarpLanes % 4 * 32; }
   TRIREME_DEVICE int warp_query() const { return warp_index() / 4 * 32; }
   TRIREME_DEVICE int warp_column() const { return warp_index() / 4 * (kHeadDim / 2); }
   // This lane's row `half` (0: g, 1: g + 8) of 16 queries.
@@ -321,7 +327,8 @@ class AttentionBackward {
   TRIREME_DEVICE void load_queries(const ConstHeads& from, QueryTile at,
                                    std::uint16_t* to) const {
     load_tile<kQueries, kHeadDim, kThreads>(from, sample_, head_of(at),
-                                            at.tile * kQueries, shape().q_length, to);
+                                            at.tile * kQueries, shape().q_length, to,
+                                            thread());
   }
 
   // Sums of a bias's gradient: diagonals of tiles, as add_bias() counts them from the
@@ -368,7 +375,7 @@ class AttentionBackward {
   TRIREME_DEVICE void multiply_heads(const std::uint16_t* left,
                                      const std::uint16_t* right,
                                      float (&sums)[kRowTiles][kColumns][4]) const {
-    TRIREME_UNROLL_BY_4
+    TRIREME_UNROLL_BY(4)
     for (int step = 0; step < kSteps; ++step) {
       std::uint32_t a[kRowTiles][4];
       TRIREME_UNROLL
@@ -440,7 +447,7 @@ class AttentionBackward {
   // queries.
   TRIREME_DEVICE void add_to_keys(const std::uint16_t* scores, const std::uint16_t* rows,
                                   float (&sums)[kKeyTiles][kOutColumns][4]) const {
-    TRIREME_UNROLL_BY_4
+    TRIREME_UNROLL_BY(kIsWide ? 2 : 4)
     for (int step = 0; step < kQueries / 16; ++step) {
       std::uint32_t a[kKeyTiles][4];
       TRIREME_UNROLL
@@ -591,7 +598,7 @@ class AttentionBackward {
   }
   TRIREME_DEVICE void add_to_queries(QuerySums& sums) const {
     const int row = warp_index() % 4 * 16;
-    TRIREME_UNROLL_BY_4
+    TRIREME_UNROLL_BY(4)
     for (int step = 0; step < kKeys / 16; ++step) {
       std::uint32_t a[1][4];
       load_matrices(matrices_down(d_s_, kKeyPitch, row, step * 16), a[0]);

@@ -77,15 +77,16 @@ TRIREME_DEVICE auto row_of(const AnyHeads& heads, int sample, int head, int posi
 }
 
 // A tile's rows [0, kRows) from position `begin` on, zeros from `length` on. By all
-// threads of a block of kThreads.
+// threads of a block of kThreads, of which this one is `thread`.
 template <int kRows, int kHeadDim, int kThreads>
 TRIREME_DEVICE void load_tile(const ConstHeads& heads, int sample, int head, int begin,
-                              int length, std::uint16_t* tile) {
+                              int length, std::uint16_t* tile,
+                              int thread = thread_index()) {
   constexpr int kQuads = kHeadDim / kQuadElements;
   const std::uint16_t* const rows = row_of<kHeadDim>(heads, sample, head, 0);
   TRIREME_UNROLL
   for (int i = 0; i < divide_up(kRows * kQuads, kThreads); ++i) {
-    const int quad = i * kThreads + thread_index();
+    const int quad = i * kThreads + thread;
     if (kRows * kQuads % kThreads != 0 && quad >= kRows * kQuads) break;
     const int row = quad / kQuads, column = quad % kQuads * kQuadElements;
     const int position = begin + row;

@@ -843,7 +843,7 @@ struct DecodeLayers {
       largest = fixed.maxima[w] > largest ? fixed.maxima[w] : largest;
     }
     float total = 0, sum = 0;
-    TRIREME_UNROLL_BY_4
+    TRIREME_UNROLL_BY(4)
     for (int w = 0; w < kWarps; ++w) {
       const float weight = exponential(fixed.maxima[w] - largest);
       total = multiply_add(weight, fixed.totals[w], total);

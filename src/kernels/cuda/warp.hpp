@@ -24,13 +24,14 @@
 #define TRIREME_HOST_DEVICE __host__ __device__
 #define TRIREME_UNROLL _Pragma("unroll")
 // Where all of a loop's steps at once would take more registers than a thread has.
-#define TRIREME_UNROLL_BY_4 _Pragma("unroll 4")
+#define TRIREME_UNROLL_BY(steps) TRIREME_PRAGMA(unroll(steps))
+#define TRIREME_PRAGMA(words) _Pragma(#words)
 #define TRIREME_ONE_BY_ONE _Pragma("unroll 1")
 #else
 #define TRIREME_DEVICE inline
 #define TRIREME_HOST_DEVICE
 #define TRIREME_UNROLL
-#define TRIREME_UNROLL_BY_4
+#define TRIREME_UNROLL_BY(steps)
 #define TRIREME_ONE_BY_ONE
 #endif
 
