@@ -10,8 +10,8 @@
 namespace trireme::cuda {
 
 // Rows of heads in (s, b, .) activations; distances in elements, multiples of 8, of 32
-// bits, so that a row's address is one multiplication. The first one lies at a multiple of
-// 16 bytes.
+// bits, so that a row's address is one multiplication. The first one lies at a multiple
+// of 16 bytes.
 struct Heads {
   std::uint16_t* data = nullptr;
   std::int32_t sequence_stride = 0, batch_stride = 0;

@@ -152,6 +152,8 @@ class AttentionBackward {
   static constexpr int kQueryColumns = kHeadDim / 16;
   // Heads whose sums of d_k and d_v leave few registers.
   static constexpr bool kIsWide = kHeadDim > 96;
+  static constexpr bool kKeepsKeys = kHeadDim <= 64;
+  static constexpr bool kKeepsValues = kHeadDim <= 64;
   static constexpr bool kBeginsWithDelta = !kDrops && kHeadDim <= 64;
   static constexpr int kSteps = kHeadDim / 16;                  // of q k^T
   static constexpr int kQueryQuads = kQueryColumns * kThreads;  // of d_q's sums
@@ -195,15 +197,15 @@ class AttentionBackward {
   // That of the tile's last key and first query is the first one.
   TRIREME_DEVICE float* bias_of(int stage) const { return bias_ + stage * kDistances; }
   TRIREME_DEVICE int head_of(QueryTile at) const { return kv_head_ * group_ + at.head; }
-  // Of wide heads as a new number: what depends on it is computed again, not kept.
-  TRIREME_DEVICE static int thread() {
-    return kIsWide ? as_unknown(thread_index()) : thread_index();
-  }
+  // As a new number: what depends on it is computed again, not kept.
+  TRIREME_DEVICE static int thread() { return as_unknown(thread_index()); }
   // This warp's keys and, of s and d_p, queries, within their tiles; its columns, of d_k,
   // d_v and d_q.
   TRIREME_DEVICE int warp_key() const { return thread() / kWarpLanes % 4 * 32; }
   TRIREME_DEVICE int warp_query() const { return warp_index() / 4 * 32; }
-  TRIREME_DEVICE int warp_column() const { return warp_index() / 4 * (kHeadDim / 2); }
+  TRIREME_DEVICE int warp_column() const {
+    return thread() / kWarpLanes / 4 * (kHeadDim / 2);
+  }
   // This lane's row `half` (0: g, 1: g + 8) of 16 queries.
   TRIREME_DEVICE int lane_query(int m, int half) const {
     return warp_query() + m * 16 + half * 8 + lane_index() / 4;
@@ -217,9 +219,8 @@ class AttentionBackward {
     const KeyRange of_first = visible_keys(shape(), sample_, begin);
     const KeyRange of_last = visible_keys(shape(), sample_, last);
     const KeyRange keys{of_first.begin, of_last.end};
-    at.seen = keys.is_empty()
-                  ? KeyRange{0, 0}
-                  : KeyRange{keys.begin / kKeys, divide_up(keys.end, kKeys)};
+    at.seen = keys.is_empty() ? KeyRange{0, 0}
+                              : KeyRange{keys.begin / kKeys, divide_up(keys.end, kKeys)};
     at.is_whole = last == begin + kQueries - 1 && of_last.begin <= tile_ * kKeys &&
                   (tile_ + 1) * kKeys <= of_first.end;
   }
@@ -252,6 +253,12 @@ class AttentionBackward {
       if constexpr (kHasBias) load_distances(at, 0);
     }
     commit_copies();
+    if constexpr (kKeepsKeys || kKeepsValues) {
+      wait_for_copies<0>();
+      sync_block();
+      keep<kKeepsKeys>(keys_, kept_keys_);
+      keep<kKeepsValues>(values_, kept_values_);
+    }
     int stage = 0;
     Added added;
     while (at.head < group_) {
@@ -326,9 +333,8 @@ class AttentionBackward {
 
   TRIREME_DEVICE void load_queries(const ConstHeads& from, QueryTile at,
                                    std::uint16_t* to) const {
-    load_tile<kQueries, kHeadDim, kThreads>(from, sample_, head_of(at),
-                                            at.tile * kQueries, shape().q_length, to,
-                                            thread());
+    load_tile<kQueries, kHeadDim, kThreads>(
+        from, sample_, head_of(at), at.tile * kQueries, shape().q_length, to, thread());
   }
 
   // Sums of a bias's gradient: diagonals of tiles, as add_bias() counts them from the
@@ -339,7 +345,7 @@ class AttentionBackward {
   template <bool kMasks>
   TRIREME_DEVICE void make_scores(QueryTile at, int stage) const {
     float s[kRowTiles][kColumns][4] = {}, d_p[kRowTiles][kColumns][4] = {};
-    multiply_heads(queries_of(stage), keys_, s);
+    multiply_heads<kKeepsKeys>(queries_of(stage), keys_, kept_keys_, s);
     if constexpr (kHasBias) {
       const int lane = lane_index();
       const int first = kKeys - 1 + warp_query() - warp_key() + lane / 4 - lane % 4 * 2;
@@ -357,7 +363,7 @@ class AttentionBackward {
         }
       }
     }
-    multiply_heads(d_o_, values_, d_p);
+    multiply_heads<kKeepsValues>(d_o_, values_, kept_values_, d_p);
     Diagonals diagonals = {};
     TRIREME_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
@@ -371,9 +377,31 @@ class AttentionBackward {
     if constexpr (kHasBias) store_diagonals(diagonals);
   }
 
-  // sums = rows of queries or d_o times rows of keys or values, over the head's size.
+  // What a warp's 32 keys or values are as right operands, where they are kept over all
+  // tiles of queries: an eighth less is read from shared memory for each of the two.
+  template <bool kKeeps>
+  using Kept = std::uint32_t[kKeeps ? kSteps : 1][kColumns / 2][4];
+
+  TRIREME_DEVICE void load_right(const std::uint16_t* rows, int step,
+                                 std::uint32_t (&b)[kColumns / 2][4]) const {
+    TRIREME_UNROLL
+    for (int pair = 0; pair < kColumns / 2; ++pair) {
+      load_matrices(matrices_right(rows, kPitch, warp_key() + pair * 16, step * 16),
+                    b[pair]);
+    }
+  }
+  template <bool kKeeps>
+  TRIREME_DEVICE void keep(const std::uint16_t* rows, Kept<kKeeps>& kept) const {
+    if constexpr (kKeeps) {
+      TRIREME_UNROLL
+      for (int step = 0; step < kSteps; ++step) load_right(rows, step, kept[step]);
+    }
+  }
+
+  // sums += rows of queries or d_o times rows of keys or values, over the head's size.
+  template <bool kKeeps>
   TRIREME_DEVICE void multiply_heads(const std::uint16_t* left,
-                                     const std::uint16_t* right,
+                                     const std::uint16_t* right, const Kept<kKeeps>& kept,
                                      float (&sums)[kRowTiles][kColumns][4]) const {
     TRIREME_UNROLL_BY(4)
     for (int step = 0; step < kSteps; ++step) {
@@ -383,12 +411,15 @@ class AttentionBackward {
         load_matrices(matrices_down(left, kPitch, warp_query() + m * 16, step * 16),
                       a[m]);
       }
+      std::uint32_t b[kColumns / 2][4];
+      if constexpr (!kKeeps) load_right(right, step, b);
       TRIREME_UNROLL
       for (int pair = 0; pair < kColumns / 2; ++pair) {
-        std::uint32_t b[4];
-        load_matrices(matrices_right(right, kPitch, warp_key() + pair * 16, step * 16),
-                      b);
-        multiply_step<kElement>(a, b, sums, pair);
+        if constexpr (kKeeps) {
+          multiply_step<kElement>(a, kept[step][pair], sums, pair);
+        } else {
+          multiply_step<kElement>(a, b[pair], sums, pair);
+        }
       }
     }
   }
@@ -412,8 +443,8 @@ class AttentionBackward {
     std::uint16_t* const d_s = d_s_ + row * kKeyPitch + first;
     PhiloxWords words{};
     if constexpr (kDrops) {
-      words = dropout_.words(head_of(at), query, (tile_ * kKeys + warp_key()) / 32,
-                             lane % 4);
+      words =
+          dropout_.words(head_of(at), query, (tile_ * kKeys + warp_key()) / 32, lane % 4);
     }
     TRIREME_UNROLL
     for (int n = 0; n < kColumns; ++n) {
@@ -629,8 +660,8 @@ class AttentionBackward {
     const float scale = shape().scale;
     TRIREME_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int query = at.tile * kQueries + warp_index() % 4 * 16 + half * 8 +
-                        lane_index() / 4;
+      const int query =
+          at.tile * kQueries + warp_index() % 4 * 16 + half * 8 + lane_index() / 4;
       if (query >= shape().q_length) continue;
       std::uint16_t* const row =
           row_of<kHeadDim>(task_.d_q, sample_, head_of(at), query) + warp_column() +
@@ -686,9 +717,11 @@ class AttentionBackward {
   std::uint16_t *keys_, *values_;  // (kKeys, kPitch)
   std::uint16_t *queries_, *d_o_;  // two stages and one, (kQueries, kPitch) each
   std::uint16_t *z_, *d_s_;        // (kQueries, kKeyPitch)
-  float* rows_;               // two stages of lse and delta, kQueries each
+  float* rows_;                    // two stages of lse and delta, kQueries each
   float *bias_, *diagonals_;  // two stages of kDistances; kWarpDiagonals of each warp
   KeySums d_k_, d_v_;
+  Kept<kKeepsKeys> kept_keys_;
+  Kept<kKeepsValues> kept_values_;
 };
 
 }  // namespace trireme::cuda
