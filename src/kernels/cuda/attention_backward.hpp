@@ -153,7 +153,6 @@ class AttentionBackward {
   // Heads whose sums of d_k and d_v leave few registers.
   static constexpr bool kIsWide = kHeadDim > 96;
   static constexpr bool kKeepsKeys = kHeadDim <= 64;
-  static constexpr bool kKeepsValues = kHeadDim <= 64;
   static constexpr bool kBeginsWithDelta = !kDrops && kHeadDim <= 64;
   static constexpr int kSteps = kHeadDim / 16;                  // of q k^T
   static constexpr int kQueryQuads = kQueryColumns * kThreads;  // of d_q's sums
@@ -197,8 +196,10 @@ class AttentionBackward {
   // That of the tile's last key and first query is the first one.
   TRIREME_DEVICE float* bias_of(int stage) const { return bias_ + stage * kDistances; }
   TRIREME_DEVICE int head_of(QueryTile at) const { return kv_head_ * group_ + at.head; }
-  // As a new number: what depends on it is computed again, not kept.
-  TRIREME_DEVICE static int thread() { return as_unknown(thread_index()); }
+  // Of wide heads as a new number: what depends on it is computed again, not kept.
+  TRIREME_DEVICE static int thread() {
+    return kIsWide ? as_unknown(thread_index()) : thread_index();
+  }
   // This warp's keys and, of s and d_p, queries, within their tiles; its columns, of d_k,
   // d_v and d_q.
   TRIREME_DEVICE int warp_key() const { return thread() / kWarpLanes % 4 * 32; }
@@ -235,7 +236,9 @@ class AttentionBackward {
     return at;
   }
 
-  TRIREME_DEVICE void run(int tile) {
+  // The tile of keys and its first tile of queries are on their way; keys and values are
+  // kept where registers suffice.
+  TRIREME_DEVICE QueryTile begin(int tile) {
     tile_ = tile;
     const int k_begin = tile * kKeys;
     const int length = shape().kv_length;
@@ -245,20 +248,23 @@ class AttentionBackward {
                                          values_);
     clear_sums();
     if constexpr (kHasBias) clear_bias_sums();
-    QueryTile at = next({0, -1});
+    const QueryTile at = next({0, -1});
     if (at.head < group_) {
-      load_queries(task_.q, at, queries_of(0));
+      load_stage(at, 0);
       load_queries(task_.d_o, at, d_o_);
-      load_rows(at, 0);
-      if constexpr (kHasBias) load_distances(at, 0);
     }
     commit_copies();
-    if constexpr (kKeepsKeys || kKeepsValues) {
+    if constexpr (kKeepsKeys) {
       wait_for_copies<0>();
       sync_block();
-      keep<kKeepsKeys>(keys_, kept_keys_);
-      keep<kKeepsValues>(values_, kept_values_);
+      keep(keys_, kept_keys_);
+      keep(values_, kept_values_);
     }
+    return at;
+  }
+
+  TRIREME_DEVICE void run(int tile) {
+    QueryTile at = begin(tile);
     int stage = 0;
     Added added;
     while (at.head < group_) {
@@ -268,11 +274,7 @@ class AttentionBackward {
       // hold, and what was stored for d_q can be published.
       wait_for_copies<0>();
       sync_block();
-      if (!is_last) {
-        load_queries(task_.q, following, queries_of(stage ^ 1));
-        load_rows(following, stage ^ 1);
-        if constexpr (kHasBias) load_distances(following, stage ^ 1);
-      }
+      if (!is_last) load_stage(following, stage ^ 1);
       commit_copies();
       publish_added(added);
       const bool has_turn = asks_for_turn(at);
@@ -301,8 +303,14 @@ class AttentionBackward {
     wait_for_copies<0>();
     sync_block();
     publish_added(added);
-    finish(k_begin);
+    finish(tile * kKeys);
     sync_block();  // before the next tile's keys come
+  }
+
+  TRIREME_DEVICE void load_stage(QueryTile at, int stage) const {
+    load_queries(task_.q, at, queries_of(stage));
+    load_rows(at, stage);
+    if constexpr (kHasBias) load_distances(at, stage);
   }
 
   // lse and delta of a tile's queries, by the upper warps.
@@ -345,7 +353,7 @@ class AttentionBackward {
   template <bool kMasks>
   TRIREME_DEVICE void make_scores(QueryTile at, int stage) const {
     float s[kRowTiles][kColumns][4] = {}, d_p[kRowTiles][kColumns][4] = {};
-    multiply_heads<kKeepsKeys>(queries_of(stage), keys_, kept_keys_, s);
+    multiply_heads(queries_of(stage), keys_, kept_keys_, s);
     if constexpr (kHasBias) {
       const int lane = lane_index();
       const int first = kKeys - 1 + warp_query() - warp_key() + lane / 4 - lane % 4 * 2;
@@ -363,7 +371,7 @@ class AttentionBackward {
         }
       }
     }
-    multiply_heads<kKeepsValues>(d_o_, values_, kept_values_, d_p);
+    multiply_heads(d_o_, values_, kept_values_, d_p);
     Diagonals diagonals = {};
     TRIREME_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
@@ -378,9 +386,8 @@ class AttentionBackward {
   }
 
   // What a warp's 32 keys or values are as right operands, where they are kept over all
-  // tiles of queries: an eighth less is read from shared memory for each of the two.
-  template <bool kKeeps>
-  using Kept = std::uint32_t[kKeeps ? kSteps : 1][kColumns / 2][4];
+  // tiles of queries: for the two of them a sixth less is read from shared memory.
+  using Kept = std::uint32_t[kKeepsKeys ? kSteps : 1][kColumns / 2][4];
 
   TRIREME_DEVICE void load_right(const std::uint16_t* rows, int step,
                                  std::uint32_t (&b)[kColumns / 2][4]) const {
@@ -390,18 +397,14 @@ class AttentionBackward {
                     b[pair]);
     }
   }
-  template <bool kKeeps>
-  TRIREME_DEVICE void keep(const std::uint16_t* rows, Kept<kKeeps>& kept) const {
-    if constexpr (kKeeps) {
-      TRIREME_UNROLL
-      for (int step = 0; step < kSteps; ++step) load_right(rows, step, kept[step]);
-    }
+  TRIREME_DEVICE void keep(const std::uint16_t* rows, Kept& kept) const {
+    TRIREME_UNROLL
+    for (int step = 0; step < kSteps; ++step) load_right(rows, step, kept[step]);
   }
 
   // sums += rows of queries or d_o times rows of keys or values, over the head's size.
-  template <bool kKeeps>
   TRIREME_DEVICE void multiply_heads(const std::uint16_t* left,
-                                     const std::uint16_t* right, const Kept<kKeeps>& kept,
+                                     const std::uint16_t* right, const Kept& kept,
                                      float (&sums)[kRowTiles][kColumns][4]) const {
     TRIREME_UNROLL_BY(4)
     for (int step = 0; step < kSteps; ++step) {
@@ -412,10 +415,10 @@ class AttentionBackward {
                       a[m]);
       }
       std::uint32_t b[kColumns / 2][4];
-      if constexpr (!kKeeps) load_right(right, step, b);
+      if constexpr (!kKeepsKeys) load_right(right, step, b);
       TRIREME_UNROLL
       for (int pair = 0; pair < kColumns / 2; ++pair) {
-        if constexpr (kKeeps) {
+        if constexpr (kKeepsKeys) {
           multiply_step<kElement>(a, kept[step][pair], sums, pair);
         } else {
           multiply_step<kElement>(a, b[pair], sums, pair);
@@ -720,8 +723,8 @@ class AttentionBackward {
   float* rows_;                    // two stages of lse and delta, kQueries each
   float *bias_, *diagonals_;  // two stages of kDistances; kWarpDiagonals of each warp
   KeySums d_k_, d_v_;
-  Kept<kKeepsKeys> kept_keys_;
-  Kept<kKeepsValues> kept_values_;
+  Kept kept_keys_;
+  Kept kept_values_;
 };
 
 }  // namespace trireme::cuda

@@ -1,5 +1,10 @@
 // kernels/impl/attention_task.hpp — attention's arguments as the kernels on tensor cores
 // take them (kernels/cuda/attention.hpp).
+//
+// They are plain numbers and pointers, without Kokkos, so that a file of CUDA's compiler
+// includes nothing else; tests that emulate a GPU fill them in by the same functions.
+// What they cannot say (other head sizes, counts and distances beyond 32 bits, rows at
+// odd addresses) is asked here, and the reference kernel takes it.
 #ifndef TRIREME_KERNELS_IMPL_ATTENTION_TASK_HPP_
 #define TRIREME_KERNELS_IMPL_ATTENTION_TASK_HPP_
 
