@@ -177,6 +177,7 @@ def find_choices(instructions):
         if len(ways) == 2:
             choices.append(tuple(
                 _places(blocks, [one for one in order if way in passed[one]]
-                        if before[way] == [block] else [])
+                        if all(one == block or way in passed[one] for one in before[way])
+                        else [])
                 for way in ways))
     return choices

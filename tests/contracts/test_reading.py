@@ -119,6 +119,17 @@ class Loops(unittest.TestCase):
         self.assertEqual([sorted(loop) for loop in sass.find_loops(instructions(*lines))],
                          [[0, 1, 2]])
 
+    def test_two_ways_that_meet_again(self):
+        lines = ["MOV R1, R2", "@P0 BRA 0x40", "FADD R1, R1, R3", "BRA 0x60", "FMUL R1, R1, R3",
+                 "@P1 BRA 0x40", "STG.E [R2.64], R1", "EXIT"]
+        self.assertEqual([sorted(map(sorted, choice)) for choice in
+                          sass.find_choices(instructions(*lines)) if all(choice)],
+                         [[[2, 3], [4, 5]]])
+        # Where nothing but to be skipped is the other way, that leads to nothing alone.
+        lines = ["MOV R1, R2", "@P0 BRA 0x30", "FADD R1, R1, R3", "STG.E [R2.64], R1", "EXIT"]
+        self.assertEqual(sass.find_choices(instructions(*lines)), [(set(), {2})])
+        self.assertEqual(sass.find_choices([]), [])
+
     def test_code_that_nothing_leads_to(self):
         self.assertEqual(sass.find_loops(instructions("EXIT", "BRA 0x10")), [])
         self.assertEqual(sass.find_loops([]), [])

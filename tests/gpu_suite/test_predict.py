@@ -170,6 +170,24 @@ class Attention(unittest.TestCase):
         self.assertEqual(models.rounds(cross, 128, 64), [8])
         self.assertEqual(models.rounds_of_keys(cross, 64, 128), [2, 2, 2, 2])
 
+    def test_tiles_in_which_some_query_does_not_see_some_key(self):
+        def masked(queries, keys, causal):
+            kind = {"queries": queries, "keys": keys, "causal": causal}
+            return models.masked_rounds_of_keys(kind, 64, 128)
+
+        self.assertEqual(masked(512, 512, True), [2, 2, 2, 2])
+        self.assertEqual(masked(450, 450, True), [3, 3, 3, 2])  # 8, 6, 4 and 2 rounds
+        self.assertEqual(masked(512, 512, False), [0, 0, 0, 0])
+        self.assertEqual(masked(114, 300, False), [1, 1, 2])
+
+    def test_masks_cost_what_they_add(self):
+        kind = {"queries": 512, "keys": 512, "causal": True}
+        plain = {**entry(tensor=160), "threads": 256, "masks": {name: 0 for name in entry()["loop"]}}
+        masked = {**plain, "masks": {**plain["masks"], "all": 400}}
+        seconds = [models.attention_backward_seconds(MACHINES["H100-SXM"], one, 16, 12, kind, 64)
+                   for one in (plain, masked)]
+        self.assertGreater(seconds[1], 1.01 * seconds[0])
+
     def test_each_kind_of_attention_has_its_time(self):
         self_kind = {"blocks": 6, "queries": 512, "keys": 512, "causal": False, "bias": True}
         cross = {"blocks": 3, "queries": 114, "keys": 512, "causal": False, "bias": False}
