@@ -61,7 +61,8 @@ def two_ways(instructions, main):
     return sorted(max(choices, key=lambda choice: min(map(tensors, choice))), key=len)
 
 
-def entry(instructions, row):
+def entry(instructions, row, asks_masks):
+    """`asks_masks`: whether a round has two ways; an error where the code has not."""
     main = set(measures.main_loop(instructions))
 
     def counts(places):
@@ -69,6 +70,9 @@ def entry(instructions, row):
 
     shorter, longer = two_ways(instructions, main)
     masks = {name: count - counts(shorter)[name] for name, count in counts(longer).items()}
+    if bool(shorter) != asks_masks or masks["tensor"] or masks["matrix_loads"] or masks["all"] < 0:
+        raise ValueError(f"of two ways of a round {'two' if asks_masks else 'none'} were expected; "
+                         f"what the longer one has more: {masks}")
     main -= longer
     loops = [loop for loop in inner_loops(instructions, main | longer) if loop <= main]
     within = set().union(*loops) if loops else set()
@@ -84,8 +88,14 @@ def read(toolkit):
         sys.exit("instructions: " + "\n".join(reading.findings))
     kernels = {}
     for (name, arch), row in reading.rows.items():
-        if " bf16 " in name:
-            kernels.setdefault(name, {})[arch] = entry(reading.instructions[name, arch], row)
+        if " bf16 " not in name:
+            continue
+        try:
+            found = entry(reading.instructions[name, arch], row,
+                          name.startswith("attention_backward "))
+        except ValueError as error:
+            sys.exit(f"instructions: {name} of {arch}: {error}")
+        kernels.setdefault(name, {})[arch] = found
     return {"nvcc": toolkit.version(), "kernels": kernels}
 
 

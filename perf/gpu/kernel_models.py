@@ -163,17 +163,20 @@ def dynamic(entry, wanted_tensor):
 
 
 def _trips(steps, wanted):
-    """How often loops run whose rounds add these numbers to the one that is wanted."""
+    """How often loops run whose rounds add these numbers to the one that is wanted: where that
+    leaves a choice, as equally often as they can."""
+    found = _all_trips(tuple(steps), wanted)
+    if not found:
+        raise ValueError(f"no number of rounds makes {wanted} of {steps}" if steps else
+                         f"the main loop has {-wanted} instructions of tensor cores too many")
+    return min(found, key=lambda trips: max(trips, default=0) - min(trips, default=0))
+
+
+def _all_trips(steps, wanted):
     if not steps:
-        if wanted:
-            raise ValueError(f"the main loop has {-wanted} instructions of tensor cores too many")
-        return []
-    for first in range(wanted // steps[0], 0, -1):
-        try:
-            return [first, *_trips(steps[1:], wanted - first * steps[0])]
-        except ValueError:
-            continue
-    raise ValueError(f"no number of rounds makes {wanted} of {steps}")
+        return [()] if wanted == 0 else []
+    return [(first, *rest) for first in range(1, wanted // steps[0] + 1)
+            for rest in _all_trips(steps[1:], wanted - first * steps[0])]
 
 
 def round_cycles(machine, entry, counts):

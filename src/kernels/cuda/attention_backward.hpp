@@ -601,8 +601,10 @@ class AttentionBackward {
     publish(counter_of(added.place), added.turns);
   }
   // One thread waits for this block's turn, of another warp than the one that publishes.
-  // It has asked before scores are made, so that the answer's way is not waited for where
-  // the turn has come by then. What others say of their turn is not used.
+  // It asks before scores are made, and again behind them only where the turn had not
+  // come. An answer is waited for where it is asked for, as what others stored before is
+  // to be seen: at first by this warp alone, while others make their scores; behind them
+  // by all. What other threads say of their turn is not used.
   TRIREME_DEVICE bool waits_for_turn(QueryTile at) const {
     return at.turn(tile_) != 0 && !walks_ && thread_index() == kWarpLanes;
   }

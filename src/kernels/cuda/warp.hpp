@@ -245,7 +245,7 @@ TRIREME_DEVICE void wait_for(const std::int32_t* counter, std::int32_t value) {
   }
 }
 // By one thread, behind a sync_block() that all have reached after their stores: these
-// are seen, then, by who has waited for it.
+// are seen, then, by who has found it published.
 TRIREME_DEVICE void publish(std::int32_t* counter, std::int32_t value) {
   asm volatile(
       "st.release.gpu.global.s32 [%0], %1;" ::"l"(__cvta_generic_to_global(counter)),

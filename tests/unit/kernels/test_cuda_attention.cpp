@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -283,6 +284,19 @@ TYPED_TEST(CudaAttentionOf, SameBitsHoweverItRuns) {
 }
 
 // A sample without keys: no output, no gradient.
+TEST(CudaAttentionViews, BeginAtWholeQuadsAtDistancesOf32Bits) {
+  constexpr index_t kMost = std::numeric_limits<std::int32_t>::max();
+  alignas(16) bf16 data[16];
+  const HeadsView<const bf16> view{data, kMost / 8 * 8, kMost / 8 * 8};
+  EXPECT_TRUE(impl::suit_tensor_cores(view, view));
+  for (const HeadsView<const bf16>& other :
+       {HeadsView<const bf16>{data + 1, 8, 8}, HeadsView<const bf16>{data, 4, 8},
+        HeadsView<const bf16>{data, 8, 4}, HeadsView<const bf16>{data, kMost + 1, 8},
+        HeadsView<const bf16>{data, 8, kMost + 1}}) {
+    EXPECT_FALSE(impl::suit_tensor_cores(view, other));
+  }
+}
+
 TEST(CudaAttentionMasks, PaddingOfAllKeys) {
   Problem<bf16> problem(make(2, 70, 70, 2, 2, 64, 0.1, MaskKind::padding), 2.0, kGap);
   problem.lengths.set({0.0, 3.0});
