@@ -82,13 +82,16 @@ def entry(instructions, row, asks_masks):
             "outside": counts(set(range(len(instructions))) - main - longer)}
 
 
-def read(toolkit):
-    reading = machine_code.Reading(toolkit, ROOT, "attention_*.cu")
+FILES = "attention_*.cu"
+
+
+def read(reading):
+    """What a machine_code.Reading of at least FILES says."""
     if reading.findings:
         sys.exit("instructions: " + "\n".join(reading.findings))
     kernels = {}
     for (name, arch), row in reading.rows.items():
-        if " bf16 " not in name:
+        if not name.startswith("attention_") or " bf16 " not in name:
             continue
         try:
             found = entry(reading.instructions[name, arch], row,
@@ -96,7 +99,7 @@ def read(toolkit):
         except ValueError as error:
             sys.exit(f"instructions: {name} of {arch}: {error}")
         kernels.setdefault(name, {})[arch] = found
-    return {"nvcc": toolkit.version(), "kernels": kernels}
+    return {"nvcc": reading.toolkit.version(), "kernels": kernels}
 
 
 def text_of(found):
@@ -108,6 +111,20 @@ def text_of(found):
     return (f'{{"nvcc": "{found["nvcc"]}", "kernels": {{\n' + ",\n".join(lines) + "}}\n")
 
 
+def compare(reading):
+    """Status 0, or 1 and what differs, or 77 where the file is of another compiler."""
+    found = read(reading)
+    text = OUTPUT.read_text(encoding="utf-8")
+    if found["nvcc"] != json.loads(text)["nvcc"]:
+        print("SKIPPED: instructions.json is of another nvcc")
+        return CANNOT_RUN
+    if text_of(found) != text:
+        print("instructions: the kernels have changed since instructions.json was written: "
+              "perf/gpu/instructions.py --update, then perf/gpu/predict.py --update")
+        return 1
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--update", action="store_true", help="write instructions.json")
@@ -116,18 +133,11 @@ def main():
     if toolkit is None:
         print(f"SKIPPED: instructions are not counted: {missing}")
         return CANNOT_RUN
-    text = text_of(read(toolkit))
+    reading = machine_code.Reading(toolkit, ROOT, FILES)
     if arguments.update:
-        OUTPUT.write_text(text, encoding="utf-8")
+        OUTPUT.write_text(text_of(read(reading)), encoding="utf-8")
         return 0
-    if json.loads(text)["nvcc"] != json.loads(OUTPUT.read_text(encoding="utf-8"))["nvcc"]:
-        print("SKIPPED: instructions.json is of another nvcc")
-        return CANNOT_RUN
-    if text != OUTPUT.read_text(encoding="utf-8"):
-        print("instructions: the kernels have changed since instructions.json was written: "
-              "perf/gpu/instructions.py --update, then perf/gpu/predict.py --update")
-        return 1
-    return 0
+    return compare(reading)
 
 
 if __name__ == "__main__":
