@@ -95,6 +95,37 @@ def measure(arch, instructions, resources, launch):
     }
 
 
+def divides(instructions, at):
+    """Whether the call there is that of a division of numbers of 64 bits: a subroutine, which
+    begins with the reciprocal of one."""
+    place_of = {one.address: place for place, one in enumerate(instructions)}
+    begin = place_of.get(instructions[at].target)
+    for one in instructions[begin:] if begin is not None else []:
+        if one.base == "RET":
+            return False
+        if one.base == "I2F" and "U64" in one.suffixes:
+            return True
+    return False
+
+
+def measure_rows(instructions, resources):
+    """A row of the table of kernels over rows, whose launches say nothing before they run."""
+    loops = find_loops(instructions)
+    looping = sorted(set().union(*loops)) if loops else []
+    hot = [instructions[at] for at in looping]
+    return {
+        "registers": resources.registers,
+        "stack": resources.stack,
+        "loop_spills": _count(hot, LOCAL),
+        "loop_divisions": sum(instructions[at].base == "CALL" and divides(instructions, at)
+                              for at in looping),
+        "wide_loads": _wide(instructions, GLOBAL_LOADS, BULK_LOADS),
+        "loop_narrow_loads": _narrow(hot, GLOBAL_LOADS),
+        "wide_stores": _wide(instructions, GLOBAL_STORES, BULK_STORES),
+        "loop_narrow_stores": _narrow(hot, GLOBAL_STORES),
+    }
+
+
 def details(instructions):
     """Counts of what moves and multiplies, in all and (in the main loop), for people."""
     hot = main_loop(instructions)

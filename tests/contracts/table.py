@@ -1,4 +1,4 @@
-# tests/contracts/table.py — the committed table: its columns, and what they allow.
+# tests/contracts/table.py — the committed tables: their columns, and what these allow.
 import re
 from dataclasses import dataclass
 
@@ -62,35 +62,53 @@ COLUMNS = [
     Column("loop_barriers", AT_MOST, "barriers of the block in the main loop",
            "each keeps all warps waiting for the slowest one"),
 ]
-BY_NAME = {column.name: column for column in COLUMNS}
+BY_COLUMN = {column.name: column for column in COLUMNS}
+# Columns whose values are words.
+WORDS = ("tensor", "ldmatrix", "wide_loads", "wide_stores")
 BANNER = """\
-# tests/contracts/machine_code.txt — what the machine code of src/kernels/cuda/ has to be.
-# tests/contracts/machine_code.py compares and, by --update, writes this table;
+# tests/contracts/{name}.txt — what the machine code of {code} has to be.
+# tests/contracts/{name}.py compares and, by --update, writes this table;
 # docs/developer/cuda.md says how to read it. Measured with nvcc {version}.
 """
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Of one of the tables: the script that has it, and what it is of."""
+    name: str
+    code: str
+    columns: tuple
+
+    def column(self, name):
+        return next(column for column in self.columns if column.name == name)
+
+
+OF_CUDA_FILES = Layout("machine_code", "src/kernels/cuda/", tuple(COLUMNS))
 
 
 class Malformed(Exception):
     pass
 
 
-def write(rows, version):
+def write(rows, version, layout=OF_CUDA_FILES):
     """The table's text. rows: {(kernel, architecture): {column: bound}}."""
-    lines = [["kernel", "arch", *(column.name for column in COLUMNS)],
-             ["#", "", *(column.relation for column in COLUMNS)]]
-    lines += [[*key, *(str(row[column.name]) for column in COLUMNS)] for key, row in rows.items()]
+    columns = layout.columns
+    lines = [["kernel", "arch", *(column.name for column in columns)],
+             ["#", "", *(column.relation for column in columns)]]
+    lines += [[*key, *(str(row[column.name]) for column in columns)] for key, row in rows.items()]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     shown = ["  ".join(word.ljust(width) for word, width in zip(line, widths)).rstrip()
              for line in lines]
-    return BANNER.format(version=version) + "\n".join(shown) + "\n"
+    banner = BANNER.format(name=layout.name, code=layout.code, version=version)
+    return banner + "\n".join(shown) + "\n"
 
 
-def read(text):
+def read(text, layout=OF_CUDA_FILES):
     """(rows, the version of nvcc that they were measured with)"""
     version = re.search(r"Measured with nvcc (\S+?)\.?$", text, re.M)
     lines = [re.split(r" {2,}", line) for line in text.splitlines()
              if line.strip() and not line.startswith("#")]
-    names = [column.name for column in COLUMNS]
+    names = [column.name for column in layout.columns]
     if not lines or lines[0] != ["kernel", "arch", *names]:
         raise Malformed("its columns are not kernel, arch, " + ", ".join(names))
     rows = {}
@@ -99,18 +117,18 @@ def read(text):
             raise Malformed(f"{len(line)} fields in place of {len(lines[0])}: {'  '.join(line)}")
         try:
             rows[line[0], line[1]] = {
-                name: word if name in ("tensor", "ldmatrix", "wide_loads", "wide_stores")
-                else int(word) for name, word in zip(names, line[2:])}
+                name: word if name in WORDS else int(word)
+                for name, word in zip(names, line[2:])}
         except ValueError as error:
             raise Malformed(f"{line[0]} {line[1]}: {error}") from None
     return rows, version.group(1) if version else None
 
 
-def bounds(found):
-    return {name: BY_NAME[name].bound(value) for name, value in found.items()}
+def bounds(found, layout=OF_CUDA_FILES):
+    return {name: layout.column(name).bound(value) for name, value in found.items()}
 
 
-def compare(found, wanted):
+def compare(found, wanted, layout=OF_CUDA_FILES):
     """Findings: where what was measured is not what the table allows."""
     said = []
     for key in found.keys() | wanted.keys():
@@ -118,18 +136,18 @@ def compare(found, wanted):
         if key not in wanted:
             said.append(f"{place}: the table has no line for this kernel")
         elif key not in found:
-            said.append(f"{place}: in the table, but no file of src/kernels/cuda/ has it")
+            said.append(f"{place}: in the table, but no file of {layout.code} has it")
         else:
             said += [f"{place}: {column.name}: {column.what}: found {found[key][column.name]}, "
                      f"wanted {column.relation} {wanted[key][column.name]}; {column.advice}"
-                     for column in COLUMNS
+                     for column in layout.columns
                      if not column.allows(found[key][column.name], wanted[key][column.name])]
     return sorted(said)
 
 
-def loose(found, wanted):
+def loose(found, wanted, layout=OF_CUDA_FILES):
     """Lines whose bounds are wider than --update would write them now."""
     return sorted(f"{key[0]} ({key[1]}): {name}: {found[key][name]}, and the table allows {limit}"
                   for key, row in wanted.items() if key in found for name, limit in row.items()
-                  if limit != BY_NAME[name].bound(found[key][name])
-                  and BY_NAME[name].allows(found[key][name], limit))
+                  if limit != layout.column(name).bound(found[key][name])
+                  and layout.column(name).allows(found[key][name], limit))

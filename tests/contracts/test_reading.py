@@ -9,8 +9,10 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+import kokkos_headers
 import machine_code
 import measures
+import row_kernels
 import sass
 import table
 import toolkit
@@ -74,8 +76,7 @@ class Reading(unittest.TestCase):
 
     def test_every_column_is_measured(self):
         row = self.measured(self.product, toolkit.Launch("", "", "", 64, 0))
-        self.assertEqual(list(row.keys() - table.BY_NAME.keys()), [])
-        self.assertEqual(list(table.BY_NAME.keys() - row.keys()), [])
+        self.assertEqual(set(row), {column.name for column in table.COLUMNS})
 
 
 class Loops(unittest.TestCase):
@@ -181,6 +182,78 @@ class Kinds(unittest.TestCase):
     def test_a_file_may_name_its_architecture(self):
         self.assertEqual(toolkit.architectures(Path("a/gemm.sm90a.cu")), ["sm_90a"])
         self.assertEqual(toolkit.architectures(Path("a/gemm.cu")), ["sm_80", "sm_90a"])
+
+
+class RowKernels(unittest.TestCase):
+    VIEW = ("Kokkos::View<trireme::{} const**, Kokkos::LayoutRight, Kokkos::CudaSpace, "
+            "Kokkos::MemoryTraits<1u> >")
+
+    def test_names(self):
+        space = "trireme::kernels::"
+        view = self.VIEW.format("bf16")
+        closure = (f"{space}(anonymous namespace)::launch_norm<({space}NormKind)1, trireme::bf16>("
+                   f"trireme::Exec const&, {view}, void (*)(int))::{{lambda({space}TeamRow const&, "
+                   "long)#1}")
+        kokkos = "void Kokkos::Impl::cuda_parallel_launch_local_memory<Kokkos::Impl::"
+        policy = "Kokkos::TeamPolicy<Kokkos::Cuda>, Kokkos::Cuda> >"
+        for functor, name in (
+                (f"{space}detail::TeamRows<{closure}, 2>", "TeamRows<launch_norm<1, bf16> #1, 2>"),
+                (closure, "launch_norm<1, bf16> #1"),
+                (f"{space}Fill<{view}, 16ul>", "Fill<View<bf16**>, 16>"),
+                (f"trireme::optim::step()::{{lambda(int)#2}}::operator()(int) const::"
+                 "{lambda(long)#1}", "step #2::operator #1")):
+            launch = f"ParallelFor<{functor}, {policy}(Kokkos::Impl::ParallelFor<{functor}>)"
+            self.assertEqual(row_kernels.functor_of(kokkos + launch), name)
+        self.assertEqual(row_kernels.functor_of(
+            f"{kokkos}ParallelReduce<Kokkos::Impl::CombinedFunctorReducer<{closure}, void>, "
+            f"{policy}()"), "launch_norm<1, bf16> #1")
+        for other in (f"{kokkos}ParallelFor<Kokkos::Impl::ViewValueFunctor<int>, {policy}()",
+                      "trireme::cuda::clear(float*, int)"):
+            self.assertIsNone(row_kernels.functor_of(other))
+
+    def test_types_that_the_table_has(self):
+        names = {"sum<bf16>", "sum<fp16>", "sum<float>", "sum<double>", "add<bf16, float>",
+                 "norm<float>", "draw"}
+        self.assertEqual({name for name in names if row_kernels.is_hot(name, names)},
+                         {"sum<bf16>", "add<bf16, float>", "norm<float>", "draw"})
+
+    def measured(self, *lines):
+        return measures.measure_rows(instructions(*lines), sass.Resources(32, 0, 0))
+
+    def test_what_is_done_in_loops(self):
+        row = self.measured("LDG.E R1, [R2.64]", "LDG.E.128 R4, [R2.64]", "LDL R3, [R1]",
+                            "STG.E.U16 [R2.64], R1", "@P0 BRA 0x10", "STL [R1], R3",
+                            "STG.E [R2.64], R1", "EXIT")
+        self.assertEqual(row, {"registers": 32, "stack": 0, "loop_spills": 1, "loop_divisions": 0,
+                               "wide_loads": "LDG.128", "loop_narrow_loads": 0,
+                               "wide_stores": "-", "loop_narrow_stores": 1})
+        self.assertEqual(set(row), {column.name for column in row_kernels.COLUMNS})
+
+    def test_divisions_are_calls_of_what_takes_a_reciprocal_of_64_bits(self):
+        def divisions(call, *subroutine):
+            return self.measured("FADD R1, R1, R2", call, "@P0 BRA 0x0", "EXIT", *subroutine,
+                                 "RET.REL.NODEC R4")["loop_divisions"]
+        division = ("IADD3 R1, R1, R2", "I2F.U64.RP R6, R8", "MUFU.RCP R6, R6")
+        self.assertEqual(divisions("CALL.REL.NOINC 0x40", *division), 1)
+        self.assertEqual(divisions("CALL.REL.NOINC 0x40", "MUFU.RCP R6, R6"), 0)
+        self.assertEqual(divisions("FMUL R1, R1, R2", *division), 0)
+        # Before the loop it is done once.
+        self.assertEqual(self.measured("CALL.REL.NOINC 0x40", "FADD R1, R1, R2", "@P0 BRA 0x10",
+                                       "EXIT", *division, "RET.REL.NODEC R4")["loop_divisions"], 0)
+
+    def test_headers_say_which_backends_there_are(self):
+        text = ("#define KOKKOS_ENABLE_OPENMP\n/* #undef KOKKOS_ENABLE_CUDA */\n"
+                "/* #undef KOKKOS_ENABLE_CUDA_LAMBDA */\n")
+        switch = kokkos_headers.switched
+        found = switch(text, on=("KOKKOS_ENABLE_CUDA",), off=("KOKKOS_ENABLE_OPENMP",))
+        self.assertEqual(found, "/* #undef KOKKOS_ENABLE_OPENMP */\n#define KOKKOS_ENABLE_CUDA\n"
+                                "/* #undef KOKKOS_ENABLE_CUDA_LAMBDA */\n")
+        self.assertEqual(switch(found, on=("KOKKOS_ENABLE_CUDA",)), found)
+        with self.assertRaisesRegex(kokkos_headers.Unusable, "no switch KOKKOS_ENABLE_NEW"):
+            switch(text, on=("KOKKOS_ENABLE_NEW",))
+        with tempfile.TemporaryDirectory() as empty, \
+                self.assertRaisesRegex(kokkos_headers.Unusable, "no KokkosCore_config.h"):
+            kokkos_headers.write_headers(empty, Path(empty) / "out", "sm_80")
 
 
 class Occupancy(unittest.TestCase):

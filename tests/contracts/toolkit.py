@@ -115,6 +115,11 @@ class Toolkit:
         text = headers.read_text("utf-8").replace("\\\n", " ").partition(" : ")[2]
         return [word.replace("\\ ", " ") for word in re.split(r"(?<!\\)\s+", text) if word]
 
+    def compile_device_code(self, source, arch, output, *options):
+        """The machine code alone of what a source has for GPUs."""
+        self.run(self.nvcc, *FLAGS, "-x", "cu", "--extended-lambda", f"-arch={arch}", "-cubin",
+                 *options, "-o", output, source)
+
     def launches(self, root, directory):
         """What tests/contracts/launches.cpp of this tree prints."""
         program = directory / "launches"
@@ -124,15 +129,22 @@ class Toolkit:
         return [Launch(file, kernel, name, int(threads), int(shared))
                 for file, kernel, name, threads, shared in lines]
 
-    def kernels(self, output):
-        """The kernels of an object by their short names."""
+    def kernels(self, output, name_of=short_name):
+        """The kernels of an object by their short names; where that is None, they are left out."""
         code = read_functions(self.run(self.cuobjdump, "-sass", output))
         resources = read_resources(self.run(self.cuobjdump, "-res-usage", output))
         bounds = read_launch_bounds(self.run(self.cuobjdump, "-elf", output))
         names = list(code)
         shown = self.run("c++filt", text="\n".join(names)).splitlines()
-        return {short_name(text): Kernel(code[name], resources[name], bounds.get(name, 0))
-                for name, text in zip(names, shown) if name in resources}
+        named = {name: name_of(text) for name, text in zip(names, shown) if name in resources}
+        kernels = {}
+        for name, short in named.items():
+            if short is None:
+                continue
+            if short in kernels:
+                raise ToolFailed(f"two kernels of {output.name} are {short} for short")
+            kernels[short] = Kernel(code[name], resources[name], bounds.get(name, 0))
+        return kernels
 
 
 def architectures(source):
