@@ -27,9 +27,9 @@ namespace trireme::kernels {
 namespace {
 
 using impl::Ahead;
+using impl::kSoftmaxPiece;
 using impl::RowStatistics;
 using impl::SoftmaxRows;
-constexpr index_t kPiece = impl::kSoftmaxPiece;
 
 // Whether there may be loops in a host's longest vectors, besides the plain ones here.
 template <class T>
@@ -87,8 +87,8 @@ KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
   // infinity.
   A largest = Kokkos::Experimental::finite_min_v<A>;
   A sum{0};
-  for (index_t begin = 0; begin < count; begin += kPiece) {
-    const index_t width = tile_width(count, begin, kPiece);
+  for (index_t begin = 0; begin < count; begin += kSoftmaxPiece) {
+    const index_t width = tile_width(count, begin, kSoftmaxPiece);
     const T* const piece = in + begin;
     ahead.fetch(team, begin, width);
     const A piece_max =
@@ -195,8 +195,8 @@ KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const HostRow& team,
       return vectors.gradient(in, count, largest, factor, ahead);
     }
   }
-  for (index_t begin = 0; begin < count; begin += kPiece) {
-    const index_t width = tile_width(count, begin, kPiece);
+  for (index_t begin = 0; begin < count; begin += kSoftmaxPiece) {
+    const index_t width = tile_width(count, begin, kSoftmaxPiece);
     T* const piece = in + begin;
     ahead.fetch(team, begin, width);
     for_each_column(team, width, [=](index_t j) {

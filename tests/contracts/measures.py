@@ -2,7 +2,7 @@
 from collections import Counter
 
 from occupancy import blocks_per_multiprocessor, static_shared_bytes
-from sass import find_loops
+from sass import ENDS, find_loops
 
 # Loads and stores by where they go. LD and ST name no kind of memory: what should have been
 # known to be global or shared was not.
@@ -97,11 +97,11 @@ def measure(arch, instructions, resources, launch):
 
 def divides(instructions, at):
     """Whether the call there is that of a division of numbers of 64 bits: a subroutine, which
-    begins with the reciprocal of one."""
+    takes the reciprocal of one. A call may be a mere jump, to what ends otherwise."""
     place_of = {one.address: place for place, one in enumerate(instructions)}
     begin = place_of.get(instructions[at].target)
     for one in instructions[begin:] if begin is not None else []:
-        if one.base == "RET":
+        if one.base in ENDS:
             return False
         if one.base == "I2F" and "U64" in one.suffixes:
             return True

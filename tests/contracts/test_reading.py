@@ -236,6 +236,7 @@ class RowKernels(unittest.TestCase):
         division = ("IADD3 R1, R1, R2", "I2F.U64.RP R6, R8", "MUFU.RCP R6, R6")
         self.assertEqual(divisions("CALL.REL.NOINC 0x40", *division), 1)
         self.assertEqual(divisions("CALL.REL.NOINC 0x40", "MUFU.RCP R6, R6"), 0)
+        self.assertEqual(divisions("CALL.REL.NOINC 0x30", *division), 0)  # a jump to the end
         self.assertEqual(divisions("FMUL R1, R1, R2", *division), 0)
         # Before the loop it is done once.
         self.assertEqual(self.measured("CALL.REL.NOINC 0x40", "FADD R1, R1, R2", "@P0 BRA 0x10",
