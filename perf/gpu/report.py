@@ -192,8 +192,8 @@ def age_lines(records):
     names = history.kernels_changed(last)
     if names:
         more = f" and {len(names) - MOST_NAMES} others" if len(names) > MOST_NAMES else ""
-        yield (f"Sources of kernels that were changed later: {', '.join(names[:MOST_NAMES])}{more}: "
-               "as they are now, nothing here is a measurement of them")
+        yield (f"Sources of kernels that were changed later: {', '.join(names[:MOST_NAMES])}"
+               f"{more}: as they are now, nothing here is a measurement of them")
 
 
 def failure_lines(records):

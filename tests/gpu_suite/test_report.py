@@ -1,4 +1,7 @@
-"""Predicted and measured, the worst gap first."""
+"""Predicted and measured, the worst gap first; and what was predicted beforehand."""
+import datetime
+import json
+import statistics
 import unittest
 from unittest import mock
 
@@ -197,6 +200,56 @@ class Text(unittest.TestCase):
         cases = report.read_predictions()["H100-SXM"]
         self.assertGreater(report.predicted_value(cases, CASE, "step"), 1.0)
         self.assertGreater(report.predicted_value(cases, CASE, "all products"), 0.5)
+
+
+MEASURED = gpu_modules.ROOT / "perf" / "gpu" / "measured"
+BEFORE = json.loads((MEASURED / "predicted_before.json").read_text(encoding="utf-8"))
+FIRST = min(BEFORE, key=lambda commit: BEFORE[commit]["committed"])
+
+
+def last_before(machine, seconds):
+    return max((commit for commit in BEFORE if BEFORE[commit]["committed"] < seconds
+                and machine in BEFORE[commit]), key=lambda commit: BEFORE[commit]["committed"])
+
+
+def rows_of_file(path):
+    """Time and row of what was measured of steps with own attention and of tokens, as
+    docs/performance.md has them."""
+    records = steps.read_records(path)
+    machine = machines.machine_of(report.gpu_of(records)).name
+    times = {(one["case"], one["what"]): one["time"] for one in records
+             if one.get("kind") == "measured" and one["what"] in ("step", "token")}
+    for (case, what), values in report.measured_values(records).items():
+        seconds = times.get((case, what), 0)
+        commit = last_before(machine, seconds) if seconds else None
+        if commit is None or case not in BEFORE[commit][machine]:
+            continue
+        first = BEFORE[FIRST][machine].get(case, {}).get("us_per_token")
+        last, value = BEFORE[commit][machine][case]["us_per_token"], statistics.median(values)
+        day = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%d %B")
+        yield seconds, (f"| {day}, {machine} | {case} | {'' if first is None else first} | {last} "
+                        f"({commit[:8]}) | {value:.4g} | {100 * (value / last - 1):+.0f} % |")
+
+
+class Beforehand(unittest.TestCase):
+    def test_what_is_kept_is_what_was_committed(self):
+        for commit, kept in BEFORE.items():
+            text = history.git("show", f"{commit}:{history.PREDICTIONS}")
+            if text is None:
+                self.skipTest(f"git does not know {commit} here")
+            predictions = json.loads(text)
+            self.assertEqual(history.git("log", "-1", "--format=%ct", commit).strip(),
+                             str(kept["committed"]))
+            for machine in kept.keys() - {"committed"}:
+                for case, head in kept[machine].items():
+                    self.assertEqual({key: predictions[machine][case][key] for key in head}, head)
+
+    def test_the_page_has_it_beside_what_was_measured(self):
+        rows = [row for path in sorted(MEASURED.glob("*.jsonl")) for row in rows_of_file(path)]
+        page = (gpu_modules.ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+        wanted = "\n".join(row for _, row in sorted(rows))
+        self.assertEqual(len(rows), 19)
+        self.assertIn(wanted, page, wanted)
 
 
 if __name__ == "__main__":
