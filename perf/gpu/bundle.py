@@ -1,6 +1,7 @@
 """Where everything is: in the archive that `perf/gpu_suite pack` makes, whose directory has a
 manifest.json, and which alone has programs for a GPU."""
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 MANIFEST = ROOT / "manifest.json"
 TOOLS = ("compute-sanitizer", "nvcc", "ncu")
+KERNEL_LIBRARY = "libtrireme_kernels_on_cuda.so"
 
 
 class NotPacked(Exception):
@@ -26,6 +28,20 @@ def manifest():
     except FileNotFoundError:
         raise NotPacked(f"'{ROOT}' is no unpacked archive of the suite: make one with "
                         "'perf/gpu_suite pack', and run the gpu_suite that is in it") from None
+
+
+def digest_of_kernels(root):
+    """Of the one library of an archive that can be made anew beside the GPU."""
+    library = root / "lib" / KERNEL_LIBRARY
+    return hashlib.sha256(library.read_bytes()).hexdigest() if library.exists() else None
+
+
+def commit():
+    """What results are of: the commit that was packed, and whether its kernels are still those."""
+    packed = manifest().get("commit", "unknown")
+    kernels = manifest().get("kernels")
+    is_another = kernels is not None and kernels != digest_of_kernels(ROOT)
+    return f"{packed} with kernels made anew" if is_another else packed
 
 
 def program(name):

@@ -23,6 +23,8 @@ import sys
 import tarfile
 import tempfile
 
+import bundle
+import history
 import loader
 import parts
 
@@ -33,7 +35,7 @@ PROGRAMS = ("trireme", "trireme_gpu_tests", "trireme_gpu_masks", "trireme_micro"
 # Loaded when a run asks for them, so that the loader does not name them: steps that need one are
 # left out where it is not.
 OPTIONAL_LIBRARIES = ("libcudnn.so.9",)
-KERNEL_LIBRARY = "libtrireme_kernels_on_cuda.so"
+KERNEL_LIBRARY = bundle.KERNEL_LIBRARY
 # Programs look for libraries beside themselves first, and so do these libraries.
 LINKER_FLAGS = "-Wl,--disable-new-dtags,-rpath,'$ORIGIN/../lib'"
 TINY_DECK = """# A model as small as tensor cores take, for perf/gpu_suite truth.
@@ -315,7 +317,9 @@ def first_line(command, pattern):
 
 def write_manifest(stage, nvidia):
     write_json(stage / "manifest.json", {
-        "commit": first_line(["git", "-C", ROOT, "rev-parse", "HEAD"], r"(\w+)"),
+        "commit": history.commit_of_tree(),
+        "kernels": bundle.digest_of_kernels(stage),
+        "predictions_changed": history.predictions_changed(),
         "made": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "nvcc": first_line(["nvcc", "--version"], r"release [0-9.]+, V([0-9.]+)"),
         "glibc": platform.libc_ver()[1],

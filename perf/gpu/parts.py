@@ -29,22 +29,29 @@ def step(name, limit, *work, needs=()):
                 ("libraries", *needs))
 
 
+def sanitizer(name, limit, *work):
+    return step(name, limit, "sanitizer", *work, needs=("compute-sanitizer",))
+
+
 def truth(results):
+    """First what says whether the kernels that are changed most are right, for a GPU that is
+    there for some minutes alone. cuDNN's attention is set beside what the profile found."""
     return [step("versions", 15, "versions"),
             step("peaks", 15, "peaks", needs=("torch",)),
             step("start", 20, "start"),
-            *[step(f"tests {shard + 1} of {SHARDS}", 38, "tests", shard, SHARDS)
-              for shard in range(SHARDS)],
+            step("tests of attention", 38, "first_tests"),
             step("masks", 5, "masks"),
+            step("twice", 25, "twice"),
+            sanitizer("memcheck", 55, "memcheck"),
+            step("profile", 20, "profile", "0"),
+            sanitizer("racecheck", 50, "racecheck"),
+            sanitizer("racecheck of generation", 30, "racecheck", "generation"),
+            *[step(f"tests {shard + 1} of {SHARDS}", 36, "tests", shard, SHARDS)
+              for shard in range(SHARDS)],
             step("weights", 10, "weights"),
             step("restart", 25, "restart", results),
-            step("twice", 25, "twice"),
-            step("profile", 20, "profile", "0"),
-            step("memory", 25, "memory"),
             step("attention of cuDNN", 43, "cudnn", results, needs=("cudnn",)),
-            step("memcheck", 55, "sanitizer", "memcheck", needs=("compute-sanitizer",)),
-            step("racecheck", 90, "sanitizer", "racecheck", needs=("compute-sanitizer",)),
-            step("profile with dropout", 20, "profile", "0.1")]
+            step("memory", 25, "memory")]
 
 
 def tune(results):
@@ -82,7 +89,8 @@ def ratio(results):
 def dropout(results):
     """With dropout PyTorch compiles for longer: 53 s of 124M alone, on 16 cores."""
     del results
-    return beside_pytorch("0.1", 130, 100)
+    return [step("profile with dropout", 20, "profile", "0.1"),
+            *beside_pytorch("0.1", 130, 100)]
 
 
 def kinds(results):

@@ -1,9 +1,11 @@
 """Predicted and measured, the worst gap first."""
+import datetime
 import json
 import pathlib
 import re
 import statistics
 
+import history
 import machines
 import single_kernels
 
@@ -98,16 +100,20 @@ def step_lines(records):
             yield from (f"    {line}" for line in tail[-5:])
 
 
-def last_findings(records):
-    """Of each step, what was found the last time it was run."""
+def last_of(records, kind):
+    """Of each step, the records of that kind of the last time that it was run."""
     found = {}
     for record in records:
         key = record["part"], record["step"]
         if record.get("kind") == "begin":
             found[key] = []
-        elif record.get("kind") == "finding":
+        elif record.get("kind") == kind:
             found.setdefault(key, []).append(record)
     return [record for records_of_step in found.values() for record in records_of_step]
+
+
+def last_findings(records):
+    return last_of(records, "finding")
 
 
 # What is found of a case, and what of it is predicted.
@@ -136,13 +142,76 @@ def finding_lines(records, cases):
                                      "" if value is None else str(value), said, verdict)))
 
 
+UNNAMED = "an unnamed commit"
+# Kinds of records that say no more than when and how something was run.
+NO_RESULTS = ("begin", "end", "facts")
+
+
+def parts_of_commits(records):
+    """Commits that the results are of, in their order -> names of parts. Each call says which it
+    is of, before its steps."""
+    now, found = {}, {}
+    for record in records:
+        part = record["part"]
+        if record["step"] == "surroundings":
+            now[part] = record.get("commit", UNNAMED)
+        elif record.get("kind") not in NO_RESULTS:
+            parts = found.setdefault(now.get(part, UNNAMED), [])
+            if part not in parts:
+                parts.append(part)
+    return found
+
+
+def commit_lines(records):
+    for commit, parts in parts_of_commits(records).items():
+        yield f"Of {commit if commit == UNNAMED else 'commit ' + commit}: {', '.join(parts)}"
+
+
+def day(seconds):
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d")
+
+
+MOST_NAMES = 12
+
+
+def age_lines(records):
+    """Whether what stands beside the results is newer than they are."""
+    times = [record["time"] for record in records
+             if "time" in record and record.get("kind") not in NO_RESULTS]
+    if not times:
+        return
+    first, last = min(times), max(times)
+    when = f"{day(first)} to {day(last)}" if day(first) != day(last) else day(first)
+    yield f"Measured: {when}"
+    changed = history.predictions_changed()
+    if changed is None:
+        yield "Nobody knows here whether the predictions are older"
+    elif changed > first:
+        yield (f"The predictions are newer ({day(changed)}): they may have been corrected by "
+               "these results, and be of other kernels")
+    names = history.kernels_changed(last)
+    if names:
+        more = f" and {len(names) - MOST_NAMES} others" if len(names) > MOST_NAMES else ""
+        yield (f"Sources of kernels that were changed later: {', '.join(names[:MOST_NAMES])}"
+               f"{more}: as they are now, nothing here is a measurement of them")
+
+
+def failure_lines(records):
+    """What the first test that failed in each process said."""
+    for record in last_of(records, "failure"):
+        yield f"{record['step']:<32} {record['test']}"
+        yield from (f"    {line}" for line in record["text"].splitlines())
+
+
 def text_of(records, predictions):
     gpu = gpu_of(records) or "no GPU is named in the results"
     _, cases = predicted_of(gpu, predictions)
-    parts = [[f"GPU: {gpu}"],
+    failures = list(failure_lines(records))
+    parts = [[f"GPU: {gpu}"], commit_lines(records), age_lines(records),
              ["", "Predicted and measured, the worst gap first: µs a token, of kernels alone µs a "
               "call", ""],
              gap_lines(records, predictions), ["", "Findings", ""], finding_lines(records, cases),
+             ["", "What the first failures said", "", *failures] if failures else [],
              ["", "Steps", ""], step_lines(records)]
     return "\n".join(line for part in parts for line in part) + "\n"
 

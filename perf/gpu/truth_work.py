@@ -93,19 +93,26 @@ def start():
 TESTS = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (\S+\.\S+)(?:, where .*)? \((\d+) ms\)")
 
 
+# Of what a test printed that failed, so much is kept: its first lines say what was wrong first,
+# and where.
+FAILURE_LINES, FAILURE_CHARACTERS = 30, 3000
+
+
 class TestLines:
-    """What GoogleTest prints, line by line: names by how they ended, and the test under way."""
+    """What GoogleTest prints, line by line: names by how they ended, the test under way, and the
+    first lines that it printed; before the first test, what the program printed."""
 
     def __init__(self):
         self.ended = {"OK": [], "FAILED": [], "SKIPPED": []}
-        self.running, self.tail = None, []
+        self.running, self.printed = None, []
 
     def add(self, line):
         """How a test ended with this line, or None."""
-        self.tail = [*self.tail, line][-15:]
         begin, end = re.match(r"^\[ RUN\s+\] (\S+)", line), TESTS.match(line)
         if begin:
-            self.running = begin.group(1)
+            self.running, self.printed = begin.group(1), []
+        elif end is None and len(self.printed) < FAILURE_LINES:
+            self.printed.append(line)
         if end is None:
             return None
         self.ended[end.group(1)].append(end.group(2))
@@ -130,8 +137,13 @@ def names_of_tests(listing):
     return [name for name in names if "DISABLED_" not in name]
 
 
+def say_failure(test, lines):
+    say({"kind": "failure", "test": test, "text": "\n".join(lines.printed)[:FAILURE_CHARACTERS]})
+
+
 def run_tests(names, scratch):
-    """These tests; failures are said as they come."""
+    """These tests; failures are said as they come, the first one with its text: others of the
+    same process may follow from it."""
     flags = scratch / "flags"
     flags.write_text(f"--gtest_color=no\n--gtest_filter={':'.join(names)}\n", encoding="utf-8")
     command = [bundle.program("trireme_gpu_tests"), f"--gtest_flagfile={flags}"]
@@ -144,6 +156,8 @@ def run_tests(names, scratch):
             sys.stdout.flush()
             how = lines.add(line.rstrip("\n"))
             if how == "FAILED":
+                if len(lines.ended[how]) == 1:
+                    say_failure(lines.ended[how][0], lines)
                 finding(f"unit test {lines.ended[how][-1]}", False)
             elif how and sum(map(len, lines.ended.values())) % 50 == 0:
                 say({"kind": "facts", "passed": len(lines.ended["OK"])})
@@ -178,10 +192,12 @@ def run_all(names):
             counts.failed += lines.ended["FAILED"]
             over = {lines.running, *(name for names in lines.ended.values() for name in names)}
             if lines.running:
+                say_failure(lines.running, lines)
                 finding(f"unit test {lines.running}", False,
                         f"ended the program: status {returned}")
                 counts.crashed.append(lines.running)
             if over.isdisjoint(counts.left):
+                say_failure("none: the program ended before its first", lines)
                 break  # nothing of it was run: a further start would find no more
             counts.left = [name for name in counts.left if name not in over]
     return counts
@@ -198,19 +214,37 @@ def test_processes():
     return max(1, min(12, cores * 3 // 4)) if mode == "Default" else 1
 
 
-def tests(shard, shards):
-    """One part of all unit tests, which are one program: every so-manieth of its list, shared
-    out to several processes."""
-    shard, shards = int(shard), int(shards)
+# Suites of kernels that are a GPU's alone, which change most and are run first.
+FIRST_TESTS = re.compile(r"(\w+/)?(Attention|Decode(Layers|Attention|Linear))")
+
+
+def all_tests():
     listing = run([bundle.program("trireme_gpu_tests"), "--gtest_list_tests"],
                   env=tests_environment())
-    names = names_of_tests(listing)[shard::shards]
+    return names_of_tests(listing)
+
+
+def first_tests():
+    """Of attention and of the layers of a token."""
+    judge_tests("unit tests of attention and of a token's layers",
+                [name for name in all_tests() if FIRST_TESTS.match(name)])
+
+
+def tests(shard, shards):
+    """One part of all others: every so-manieth of the list."""
+    shard, shards = int(shard), int(shards)
+    names = [name for name in all_tests() if not FIRST_TESTS.match(name)][shard::shards]
+    judge_tests(f"unit tests, part {shard + 1} of {shards}", names)
+
+
+def judge_tests(what, names):
+    """These of the unit tests, which are one program, shared out to several processes."""
     processes = min(test_processes(), len(names)) or 1
     all_of_them = TestCounts()
     with concurrent.futures.ThreadPoolExecutor(processes) as pool:
         for counts in pool.map(run_all, [names[i::processes] for i in range(processes)]):
             all_of_them.add(counts)
-    finding(f"unit tests, part {shard + 1} of {shards}",
+    finding(what,
             all_of_them.passed > 0 and not (all_of_them.failed or all_of_them.crashed
                                             or all_of_them.left),
             f"{all_of_them.passed} passed, {len(all_of_them.failed)} failed, "
@@ -366,21 +400,42 @@ def go_on_from(kept, trireme):
                                   {int(step): loss for step, loss in behind.items()})
 
 
-def sanitizer(tool):
+# Racecheck takes Trireme's own kernels alone: cuBLAS' are not for us to mend, and take all of the
+# step's time. The names that it compares are mangled, and every kernel of ours, also one that
+# Kokkos launches, has its namespace in it. Before 2023.3 (CUDA 12.3) the option was called
+# --kernel-regex.
+OWN_KERNELS = {"racecheck": ("--kernel-name", "kns=trireme")}
+# A text of the smallest model: its prompt, and some tokens one by one, by a graph from the second
+# on.
+SANITIZED_TEXT = ("--greedy", "--max-tokens", "6", "--prompt-ids", "1 2 3 4 5 6 7 8", "--format",
+                  "jsonl")
+WHAT_IS_SANITIZED = {"step": "a step in bf16 with dropout", "generation": "generation"}
+
+
+def sanitizer(tool, of="step"):
+    """Of a step in bf16 with dropout, or of generation."""
     with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        if of == "generation":
+            train(scratch / "run", "run.steps=1", "checkpoint.every=1")
+            words = ["generate", "--checkpoint", scratch / "run", *SANITIZED_TEXT, "--out",
+                     scratch / "text.jsonl", "--set", "precision.compute=bf16"]
+        else:
+            words = ["train", bundle.deck("tiny"), "--run-dir", scratch / "run", "--set",
+                     f"data.train={bundle.corpus('tiny')}", "--set", "run.steps=1", "--set",
+                     "precision.compute=bf16", "--set", "model.dropout=0.1", "--set",
+                     "model.attention_dropout=0.1", "--set", "precision.attention=own", "--set",
+                     "checkpoint.every=0"]
         command = [os.environ["TRIREME_SUITE_SANITIZER"], "--tool", tool, "--error-exitcode",
-                   "99", "--print-limit", "20", bundle.program("trireme"), "train",
-                   bundle.deck("tiny"), "--run-dir", pathlib.Path(scratch) / "run", "--set",
-                   f"data.train={bundle.corpus('tiny')}", "--set", "run.steps=1", "--set",
-                   "precision.compute=bf16", "--set", "model.dropout=0.1", "--set",
-                   "model.attention_dropout=0.1", "--set", "checkpoint.every=0"]
+                   "99", "--print-limit", "20", *OWN_KERNELS.get(tool, ()),
+                   bundle.program("trireme"), *words]
         done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, encoding="utf-8", errors="replace")
     summary = [line for line in done.stdout.splitlines() if "ERROR SUMMARY" in line
                or "RACECHECK SUMMARY" in line]
     print(done.stdout[-20000:], flush=True)
-    finding(f"compute-sanitizer {tool} finds nothing", done.returncode == 0,
-            summary[-1] if summary else f"status {done.returncode}")
+    finding(f"compute-sanitizer {tool} finds nothing in {WHAT_IS_SANITIZED[of]}",
+            done.returncode == 0, summary[-1] if summary else f"status {done.returncode}")
 
 
 def used_mib():
@@ -455,6 +510,6 @@ def tokens_of_a_step(directory):
     return records[-1]["tokens"] / records[-1]["step"]
 
 
-WORK = {"versions": versions, "start": start, "tests": tests, "masks": masks, "weights": weights,
-        "twice": twice, "losses": losses, "restart": restart, "sanitizer": sanitizer,
-        "memory": memory, "profile": profile, "cudnn": cudnn}
+WORK = {"versions": versions, "start": start, "first_tests": first_tests, "tests": tests,
+        "masks": masks, "weights": weights, "twice": twice, "losses": losses, "restart": restart,
+        "sanitizer": sanitizer, "memory": memory, "profile": profile, "cudnn": cudnn}

@@ -15,7 +15,9 @@ import tempfile
 import unittest
 
 import gpu_modules
+import bundle
 import check
+import history
 import loader
 import pack
 
@@ -141,6 +143,16 @@ class Archive(unittest.TestCase):
     def test_it_names_libraries_that_the_loader_does_not(self):
         manifest = json.loads((self.stage / "manifest.json").read_text())
         self.assertEqual(manifest["optional_libraries"], ["libcudnn.so.9"])
+
+    def test_it_says_what_it_is_of(self):
+        manifest = json.loads((self.stage / "manifest.json").read_text())
+        self.assertEqual(manifest["commit"], history.commit_of_tree())
+        self.assertEqual(manifest["predictions_changed"], history.predictions_changed())
+        self.assertIsNone(manifest["kernels"])  # these programs need no such library
+        library = self.scratch / "lib" / pack.KERNEL_LIBRARY
+        library.parent.mkdir()
+        library.write_bytes(b"kernels")
+        self.assertEqual(len(bundle.digest_of_kernels(self.scratch)), 64)
 
     def test_it_starts(self):
         status, printed = self.check(self.archive)

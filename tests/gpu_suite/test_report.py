@@ -1,11 +1,17 @@
-"""Predicted and measured, the worst gap first."""
+"""Predicted and measured, the worst gap first; and what was predicted beforehand."""
+import datetime
+import json
+import statistics
 import unittest
+from unittest import mock
 
-import gpu_modules  # noqa: F401  (finds perf/gpu)
+import gpu_modules
+import history
 import kernel_models
 import machines
 import report
 import single_kernels
+import steps
 
 PREDICTIONS = {"H200": {"gpt2-124m, dropout 0": {"us_per_token": 2.0, "kernels": [
     {"kernel": "attention_backward", "group": "attention", "us_per_token": 0.4},
@@ -99,6 +105,49 @@ class Gaps(unittest.TestCase):
         self.assertLess(row[4], 0)
 
 
+def call(part, **more):
+    return {"part": part, "step": "surroundings", "kind": "facts", **more}
+
+
+class Age(unittest.TestCase):
+    DAY = 86400
+
+    def lines(self, changed, kernels=(), days=(10, 11)):
+        records = [{**measured("step", 2.2), "time": self.DAY * day} for day in days]
+        # How a step ended says nothing of when it measured.
+        records.append({**end("profile", "done"), "time": 0})
+        with mock.patch.multiple(history, predictions_changed=lambda: changed,
+                                 kernels_changed=lambda since: [f"{since} {name}"
+                                                                for name in kernels]):
+            return "\n".join(report.age_lines(records))
+
+    def test_predictions_that_are_newer_are_said_to_be(self):
+        self.assertEqual(self.lines(self.DAY * 9), "Measured: 1970-01-11 to 1970-01-12")
+        # Of some of the results they are newer.
+        self.assertIn("The predictions are newer (1970-01-11)", self.lines(self.DAY * 10.5))
+        self.assertIn("Nobody knows", self.lines(None))
+        self.assertEqual(self.lines(0, days=[10]), "Measured: 1970-01-11")
+
+    def test_kernels_that_were_changed_later_are_named(self):
+        self.assertIn(f"changed later: {11 * self.DAY} a.cu, {11 * self.DAY} b.cu: as they",
+                      self.lines(0, ["a.cu", "b.cu"]))
+        self.assertIn(" and 8 others: as they", self.lines(0, map(str, range(20))))
+
+    def test_results_without_a_time_have_no_age(self):
+        self.assertEqual(list(report.age_lines(RECORDS)), [])
+
+    def test_each_call_is_of_the_commit_that_it_names(self):
+        finding = {"part": "truth", "step": "a", "kind": "finding", "what": "x", "holds": True}
+        of_tune = {**finding, "part": "tune"}
+        self.assertEqual(list(report.commit_lines([finding, of_tune])),
+                         ["Of an unnamed commit: truth, tune"])
+        records = [call("truth"), call("tune", commit="abc"), of_tune, finding,
+                   call("truth", commit="def"), finding, of_tune, call("ratio", commit="0")]
+        self.assertEqual(list(report.commit_lines(records)),
+                         ["Of commit abc: tune", "Of an unnamed commit: truth",
+                          "Of commit def: truth"])
+
+
 class Text(unittest.TestCase):
     def test_it_names_the_gpu_the_findings_and_how_steps_ended(self):
         records = [*RECORDS, end("masks", "done"),
@@ -139,10 +188,68 @@ class Text(unittest.TestCase):
         self.assertFalse(report.failed(again))
         self.assertEqual(len(list(report.finding_lines(again, {}))), 1)
 
+    def test_a_variant_that_is_gone_says_nothing_of_the_code_as_it_is(self):
+        path = gpu_modules.ROOT / "perf" / "gpu" / "measured" / "h100_28_november.jsonl"
+        text = report.text_of(steps.read_records(path), report.read_predictions())
+        found = [line.split()[-1] for line in text.splitlines()
+                 if line.startswith("decoding gpt2-124m ") and "share of reading" in line]
+        self.assertEqual(found, ["NO"])
+        self.assertRegex(text, r"decoding gpt2-124m +token +[0-9.]+ +238.6")
+
     def test_the_committed_predictions_can_be_read(self):
         cases = report.read_predictions()["H100-SXM"]
         self.assertGreater(report.predicted_value(cases, CASE, "step"), 1.0)
         self.assertGreater(report.predicted_value(cases, CASE, "all products"), 0.5)
+
+
+MEASURED = gpu_modules.ROOT / "perf" / "gpu" / "measured"
+BEFORE = json.loads((MEASURED / "predicted_before.json").read_text(encoding="utf-8"))
+FIRST = min(BEFORE, key=lambda commit: BEFORE[commit]["committed"])
+
+
+def last_before(machine, seconds):
+    return max((commit for commit in BEFORE if BEFORE[commit]["committed"] < seconds
+                and machine in BEFORE[commit]), key=lambda commit: BEFORE[commit]["committed"])
+
+
+def rows_of_file(path):
+    """Time and row of what was measured of steps with own attention and of tokens, as
+    docs/performance.md has them."""
+    records = steps.read_records(path)
+    machine = machines.machine_of(report.gpu_of(records)).name
+    times = {(one["case"], one["what"]): one["time"] for one in records
+             if one.get("kind") == "measured" and one["what"] in ("step", "token")}
+    for (case, what), values in report.measured_values(records).items():
+        seconds = times.get((case, what), 0)
+        commit = last_before(machine, seconds) if seconds else None
+        if commit is None or case not in BEFORE[commit][machine]:
+            continue
+        first = BEFORE[FIRST][machine].get(case, {}).get("us_per_token")
+        last, value = BEFORE[commit][machine][case]["us_per_token"], statistics.median(values)
+        day = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%d %B")
+        yield seconds, (f"| {day}, {machine} | {case} | {'' if first is None else first} | {last} "
+                        f"({commit[:8]}) | {value:.4g} | {100 * (value / last - 1):+.0f} % |")
+
+
+class Beforehand(unittest.TestCase):
+    def test_what_is_kept_is_what_was_committed(self):
+        for commit, kept in BEFORE.items():
+            text = history.git("show", f"{commit}:{history.PREDICTIONS}")
+            if text is None:
+                self.skipTest(f"git does not know {commit} here")
+            predictions = json.loads(text)
+            self.assertEqual(history.git("log", "-1", "--format=%ct", commit).strip(),
+                             str(kept["committed"]))
+            for machine in kept.keys() - {"committed"}:
+                for case, head in kept[machine].items():
+                    self.assertEqual({key: predictions[machine][case][key] for key in head}, head)
+
+    def test_the_page_has_it_beside_what_was_measured(self):
+        rows = [row for path in sorted(MEASURED.glob("*.jsonl")) for row in rows_of_file(path)]
+        page = (gpu_modules.ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+        wanted = "\n".join(row for _, row in sorted(rows))
+        self.assertEqual(len(rows), 19)
+        self.assertIn(wanted, page, wanted)
 
 
 if __name__ == "__main__":

@@ -189,6 +189,16 @@ class Budgets(Suite):
         self.assertEqual(len(self.results.records()), 2)
         self.assertEqual(json.loads(self.results.path.read_text().splitlines()[0])["value"], 1)
 
+    def test_truth_begins_with_what_changes_most(self):
+        names = [step.name for step in parts.truth("results.jsonl")]
+        self.assertEqual(names[:7], ["versions", "peaks", "start", "tests of attention", "masks",
+                                     "twice", "memcheck"])
+        # cuDNN's attention is set beside the profile's own.
+        self.assertLess(names.index("profile"), names.index("attention of cuDNN"))
+        self.assertIn("racecheck of generation", names)
+        self.assertIn("profile with dropout",
+                      [step.name for step in parts.dropout("results.jsonl")])
+
     def test_every_part_has_time_for_all_of_its_steps(self):
         for name, planned in parts.PARTS.items():
             with self.subTest(part=name):

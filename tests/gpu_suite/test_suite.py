@@ -48,6 +48,13 @@ B/0.  # TypeParam = float
   Crashes6  # GetParam() = 8-byte object
   Passes7
   Passes8
+AttentionOf/0.  # TypeParam = float
+  Fails9
+  Fails10
+Shapes/DecodeLayersOf.
+  Crashes11
+TypedAttention.
+  Passes12
 ''')
     sys.exit()
 path, file = sys.argv[1].split("=")
@@ -58,6 +65,8 @@ with open(pathlib.Path(__file__).parent / "starts", "a") as starts:
     print(*names, file=starts)
 for name in names:
     print("[ RUN      ]", name, flush=True)
+    if "Passes" not in name:
+        print("what", name, "says\\n" + "more\\n" * 50 + "the end", flush=True)
     if "Crashes" in name:
         sys.exit(3)
     print("[       OK ]" if "Passes" in name else "[  FAILED  ]", name, "(1 ms)", flush=True)
@@ -139,6 +148,22 @@ class Pretended(unittest.TestCase):
         self.assertIs(finding["holds"], True)
         self.assertEqual(self.call("report").returncode, 0)
 
+    def test_results_say_which_commit_they_are_of(self):
+        (self.root / "lib").mkdir()
+        (self.root / "lib" / bundle.KERNEL_LIBRARY).write_text("kernels")
+        (self.root / "manifest.json").write_text(json.dumps({
+            "nvidia_libraries": [], "commit": "abc", "predictions_changed": 4e9,
+            "kernels": bundle.digest_of_kernels(self.root)}))
+        self.call("truth", "--only", "masks")
+        report = self.call("report").stdout
+        self.assertIn("Of commit abc: truth\n", report)
+        self.assertIn("The predictions are newer (2096-10-02)", report)
+        (self.root / "lib" / bundle.KERNEL_LIBRARY).write_text("others, by rebuild.sh")
+        self.call("kinds", "--only", "weights of tiny-bert")
+        begins = [one for one in self.records() if one["step"] == "surroundings"]
+        self.assertEqual([one["commit"] for one in begins],
+                         ["abc", "abc with kernels made anew"])
+
     def test_a_failure_is_kept_and_reported_and_the_rest_is_run(self):
         write_program(self.root / "bin" / "trireme_gpu_masks", "#!/bin/sh\nexit 4\n")
         done = self.call("truth", "--only", "masks", "--only", "weights", "--only", "memcheck")
@@ -159,11 +184,11 @@ class Pretended(unittest.TestCase):
         self.assertIn("residual bf16", finding["value"])
         self.assertEqual(self.call("report").returncode, 1)
 
-    def run_tests(self, shard, program=FAKE_TESTS, processes=1):
+    def run_tests(self, shard, program=FAKE_TESTS, processes=1, step="tests {} of 4"):
         """Findings of a part of four, by what they say; and the tests of each start."""
         write_program(self.root / "bin" / "trireme_gpu_tests",
                       program.replace("{python}", sys.executable))
-        done = self.call("truth", "--only", f"tests {shard} of 4",
+        done = self.call("truth", "--only", step.format(shard),
                          TRIREME_SUITE_PROCESSES=str(processes))
         self.assertEqual(done.returncode, 0, done.stdout)
         starts = self.root / "bin" / "starts"
@@ -186,11 +211,33 @@ class Pretended(unittest.TestCase):
             findings, starts = self.run_tests(shard)
             ran += starts[0].split()
         self.assertEqual(sorted(ran), ["A.Crashes2", "A.Passes1", "A.Passes3", "B/0.Crashes6",
-                                       "B/0.Fails5", "B/0.Passes7", "B/0.Passes8"])
+                                       "B/0.Fails5", "B/0.Passes7", "B/0.Passes8",
+                                       "TypedAttention.Passes12"])
         self.assertIs(findings["unit test B/0.Fails5"]["holds"], False)
         self.assertEqual(findings["unit tests, part 3 of 4"]["value"],
                          "2 passed, 0 failed, 0 crashed, 0 not run")
         self.assertIs(findings["unit tests, part 3 of 4"]["holds"], True)
+
+    def test_what_a_gpu_has_alone_is_tested_first_and_says_why_it_fails(self):
+        findings, starts = self.run_tests(1, step="tests of attention")
+        self.assertEqual(starts, ["AttentionOf/0.Fails9 AttentionOf/0.Fails10 "
+                                  "Shapes/DecodeLayersOf.Crashes11"])
+        whole = findings["unit tests of attention and of a token's layers"]
+        self.assertEqual((whole["holds"], whole["value"]),
+                         (False, "0 passed, 2 failed, 1 crashed, 0 not run"))
+        # Of the second failure of a process its name is enough.
+        said = {one["test"]: one["text"] for one in self.records() if one["kind"] == "failure"}
+        self.assertEqual(sorted(said), ["AttentionOf/0.Fails9", "Shapes/DecodeLayersOf.Crashes11"])
+        for name, text in said.items():
+            self.assertEqual(text.splitlines(), [f"what {name} says", *["more"] * 29])
+        report = self.call("report").stdout
+        self.assertRegex(report, r"tests of attention +AttentionOf/0.Fails9\n"
+                                 r"    what AttentionOf/0.Fails9 says\n    more")
+
+    def test_a_text_without_an_end_is_kept_in_part(self):
+        self.run_tests(4, FAKE_TESTS.replace('"more\\n" * 50', '"x" * 9999'))
+        (failure,) = [one for one in self.records() if one["kind"] == "failure"]
+        self.assertEqual(len(failure["text"]), truth_work.FAILURE_CHARACTERS)
 
     def test_several_processes_share_a_part(self):
         findings, starts = self.run_tests(2, processes=3)
@@ -201,7 +248,10 @@ class Pretended(unittest.TestCase):
 
     def test_tests_that_do_not_run_are_no_success(self):
         findings, _ = self.run_tests(1, FAKE_TESTS.replace("names = flags",
+                                                           "print('no driver')\n"
                                                            "sys.exit(4)\nnames = flags"))
+        (failure,) = [one for one in self.records() if one["kind"] == "failure"]
+        self.assertEqual(failure["text"], "no driver")
         whole = findings["unit tests, part 1 of 4"]
         self.assertEqual((whole["holds"], whole["value"]),
                          (False, "0 passed, 0 failed, 0 crashed, 2 not run"))

@@ -283,19 +283,48 @@ os.execv({os.environ["TRIREME_BINARY"]!r}, ["trireme", *words])
         self.assertEqual([one["holds"] for one in records if one["kind"] == "finding"],
                          [False, False, False, None])
 
-    def test_compute_sanitizer(self):
+    def sanitize(self, *words):
+        """A stand-in of compute-sanitizer that runs the program: the finding, what the tool was
+        asked, and what the program was."""
         tool = self.root / "compute-sanitizer"
-        write_program(tool, """#!/bin/sh
-while [ "$1" != train ]; do program="$1"; shift; done
-"$program" "$@" && echo "========= ERROR SUMMARY: 0 errors"
+        asked = self.root / "asked"
+        write_program(tool, f"""#!{sys.executable}
+import json, subprocess, sys
+program = next(at for at, word in enumerate(sys.argv) if word.endswith("/bin/trireme"))
+json.dump([sys.argv[1:program], sys.argv[program + 1:]], open({str(asked)!r}, "w"))
+status = subprocess.run(sys.argv[program:]).returncode
+print("========= ERROR SUMMARY:", "0 errors" if status == 0 else "the program failed")
+sys.exit(status)
 """)
-        (finding,), _ = self.work("sanitizer", "memcheck", TRIREME_SUITE_SANITIZER=str(tool))
+        (finding,), _ = self.work("sanitizer", *words, TRIREME_SUITE_SANITIZER=str(tool))
         self.assertEqual((finding["holds"], finding["value"]),
                          (True, "========= ERROR SUMMARY: 0 errors"))
+        return finding["what"], *json.loads(asked.read_text())
+
+    def test_compute_sanitizer(self):
+        what, options, program = self.sanitize("memcheck")
+        self.assertEqual(what, "compute-sanitizer memcheck finds nothing in a step in bf16 with "
+                               "dropout")
+        self.assertEqual(options[:2], ["--tool", "memcheck"])
+        self.assertNotIn("--kernel-name", options)
+        self.assertEqual(program[0], "train")
+        self.assertIn("precision.attention=own", program)
+        tool = self.root / "compute-sanitizer"
         write_program(tool, "#!/bin/sh\necho '========= ERROR SUMMARY: 2 errors'\nexit 99\n")
         (finding,), _ = self.work("sanitizer", "memcheck", TRIREME_SUITE_SANITIZER=str(tool))
         self.assertEqual((finding["holds"], finding["value"]),
                          (False, "========= ERROR SUMMARY: 2 errors"))
+
+    def test_races_are_looked_for_in_own_kernels_alone(self):
+        _, options, program = self.sanitize("racecheck")
+        self.assertEqual(options[options.index("--kernel-name") + 1], "kns=trireme")
+        self.assertEqual(program[0], "train")
+
+    def test_races_are_looked_for_in_generation(self):
+        what, options, program = self.sanitize("racecheck", "generation")
+        self.assertEqual(what, "compute-sanitizer racecheck finds nothing in generation")
+        self.assertEqual(options[options.index("--kernel-name") + 1], "kns=trireme")
+        self.assertEqual(program[0], "generate")
 
     def test_decoding(self):
         self.make_small()
