@@ -119,15 +119,17 @@ void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
       {"trireme::kernels::square_sum_of_chunks[combine]",
        {.bytes = bytes_of(sums, totals, totals)}},
       1, KOKKOS_LAMBDA(const RowTeam& team, index_t) {
-        double of_chunks[2];
+        double squares = 0, non_finite_numbers = 0;
         sum_columns_of_two<double>(
             team, count,
             [=](index_t j, double& square_sum, double& non_finite) {
               square_sum = partial_data[2 * j];
               non_finite = partial_data[2 * j + 1];
             },
-            of_chunks[0], of_chunks[1]);
-        for_each_column(team, 2, [&](index_t j) { totals_data[j] += of_chunks[j]; });
+            squares, non_finite_numbers);
+        for_each_column(team, 2, [=](index_t j) {
+          totals_data[j] += j == 0 ? squares : non_finite_numbers;
+        });
       });
 }
 
