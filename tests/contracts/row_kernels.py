@@ -49,8 +49,8 @@ LAYOUT = table.Layout("row_kernels", "src/kernels/", COLUMNS)
 def functor_of(demangled):
     """TeamRows<launch_norm<0, bf16> #1, 2>: the type that Kokkos was given, of which #1 is the
     first closure of a function. None of what no launch is, or one of Kokkos' own."""
-    begin = re.search(r"Impl::Parallel(?:For|Reduce|Scan)<(?:Kokkos::Impl::CombinedFunctorReducer<)?",
-                      demangled)
+    begin = re.search(r"Impl::Parallel(?:For|Reduce|Scan)<"
+                      r"(?:Kokkos::Impl::CombinedFunctorReducer<)?", demangled)
     if begin is None or demangled[begin.end():].startswith("Kokkos::"):
         return None
     depth, end = 0, begin.end()
