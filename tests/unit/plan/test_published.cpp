@@ -495,8 +495,8 @@ TEST(PublishedMean, OfPtdPIsWithinFivePercent) {
   EXPECT_LE(sum / static_cast<double>(table.rows.size()), 5.0);
 }
 
-// Whether this program has a host's kernels: with a GPU's, there or in their place, a step
-// has other launches.
+// Whether this program has a host's kernels: with a GPU's, there or in their place, a
+// step has other launches.
 bool has_host_kernels() {
   return kernels::product_instructions(Exec::shape_only(), DType::bfloat16) !=
          "tensor cores";
