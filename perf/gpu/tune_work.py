@@ -16,9 +16,10 @@ NO_PERMISSION = "ERR_NVGPUCTRPERM"
 ROW_SHARE, ATTENTION_SHARE = 0.85, 0.75  # wanted, of a copy and of PyTorch's attention
 SECONDS_OF_A_BENCHMARK = 0.2
 FASTER = 1.02  # more than two runs of the same differ by
-# Those of bf16 that a step launches, on arrays beyond the cache.
+# Those of bf16 that a step launches, on arrays beyond the cache: rows as perf/micro/rows.cpp has
+# them on a GPU, and on a host.
 ROW_BENCHMARKS = ("^((layer_norm|residual_norm|bias_dropout_add|gelu)_(forward|backward)"
-                  "|embedding_dropout_forward|embedding_backward|sum_rows)<bf16>/65536"
+                  "|embedding_dropout_forward|embedding_backward|sum_rows)<bf16>/(262144|65536)"
                   "|^(cross_entropy_in_place|adamw)<bf16>|^square_sum")
 
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <span>
 
+#include "base/exec.hpp"
 #include "bounds.hpp"
 #include "kernels/activation.hpp"
 #include "kernels/cross_entropy.hpp"
@@ -19,7 +20,9 @@ namespace trireme::perf {
 namespace {
 
 constexpr index_t kRows = 1024;
-constexpr index_t kBeyondCaches = 65536;  // rows whose arrays lie in no cache
+// Rows whose arrays lie in no cache; those of a GPU are more than 256 MiB of all it
+// moves.
+constexpr index_t kBeyondCaches = kHostExecution ? 65536 : 262144;
 constexpr index_t kHidden = 768;
 constexpr index_t kFfn = 3072;
 constexpr index_t kVocabulary = 50257;
