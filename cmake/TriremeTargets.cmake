@@ -79,15 +79,16 @@ endfunction()
 
 # trireme_add_tests(<label> <group> SOURCES test_a.cpp ... [USES <modules>] [RANKS 1 2 4]
 #                   [LIBRARIES <targets>] [TIMEOUT <s>] [EXCEPT <pattern>]
-#                   [PROCESSORS 1] [OPTIMISED])
+#                   [PROCESSORS 1] [ALONE] [OPTIMISED])
 #   One executable test_<label>_<group>; one ctest entry <label>.<group>.<file> per source
 #   (and per rank count), which runs the suites whose names start with the file's name in
 #   CamelCase: test_layer_norm.cpp holds TEST(LayerNorm..., ...), but for those of the pattern.
 #   An entry that runs no test fails (tests/support/main.cpp). PROCESSORS 1: they run one
-#   thread at a time, or little more, so that ctest may run others beside them. OPTIMISED:
+#   thread at a time, or little more, so that ctest may run others beside them. ALONE: they
+#   look at times, so that those of several ranks run by themselves. OPTIMISED:
 #   what they compare with takes most of the time.
 function(trireme_add_tests label group)
-  cmake_parse_arguments(ARG "OPTIMISED" "TIMEOUT;EXCEPT;PROCESSORS"
+  cmake_parse_arguments(ARG "ALONE;OPTIMISED" "TIMEOUT;EXCEPT;PROCESSORS"
                         "SOURCES;USES;RANKS;LIBRARIES;LABELS" ${ARGN})
   if(ARG_RANKS AND ARG_PROCESSORS)
     message(FATAL_ERROR "${label}.${group}: PROCESSORS follows from RANKS")
@@ -152,6 +153,9 @@ function(trireme_add_tests label group)
                        LD_PRELOAD=$<TARGET_FILE:trireme_patient_waits>)
         endif()
         set_tests_properties(${name} PROPERTIES PROCESSORS ${ranks})
+        if(ARG_ALONE AND ranks GREATER 1)
+          set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+        endif()
       endforeach()
     else()
       set(name ${label}.${group}.${stem})
@@ -227,6 +231,8 @@ endfunction()
 # Multiply and add stay apart in these sources on the GPU too (on the CPU they do everywhere):
 # random numbers are bitwise the same on both.
 function(trireme_plain_arithmetic)
+  # For who compiles them otherwise (tests/contracts).
+  set_property(GLOBAL APPEND PROPERTY TRIREME_PLAIN_ARITHMETIC ${ARGN})
   if(Kokkos_ENABLE_CUDA)
     set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS --fmad=false)
   endif()

@@ -14,12 +14,12 @@ SYSTEM_DIRECTORIES = ("/usr/local/cuda/lib64", "/usr/local/cuda/lib",
                       "/usr/lib/x86_64-linux-gnu", "/usr/lib64")
 
 
-def run(command, timeout=30):
+def run(command, timeout=30, environment=None):
     """What a command printed, or None where it could not."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, timeout=timeout, encoding="utf-8",
-                              errors="replace")
+                              errors="replace", env=environment)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None

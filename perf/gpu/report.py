@@ -162,16 +162,24 @@ def parts_of_commits(records):
     return found
 
 
+MOST_NAMES = 12
+
+
 def commit_lines(records):
+    """Of which commits they are, and which sources of kernels are others now."""
     for commit, parts in parts_of_commits(records).items():
         yield f"Of {commit if commit == UNNAMED else 'commit ' + commit}: {', '.join(parts)}"
+        last = max((record["time"] for record in records
+                    if record["part"] in parts and "time" in record), default=0)
+        names = history.kernels_changed(commit, last) if last else None
+        if names:
+            more = f" and {len(names) - MOST_NAMES} others" if len(names) > MOST_NAMES else ""
+            yield (f"  sources of kernels that were changed since: {', '.join(names[:MOST_NAMES])}"
+                   f"{more}: what they compute with may not be what is measured here")
 
 
 def day(seconds):
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d")
-
-
-MOST_NAMES = 12
 
 
 def age_lines(records):
@@ -189,11 +197,6 @@ def age_lines(records):
     elif changed > first:
         yield (f"The predictions are newer ({day(changed)}): they may have been corrected by "
                "these results, and be of other kernels")
-    names = history.kernels_changed(last)
-    if names:
-        more = f" and {len(names) - MOST_NAMES} others" if len(names) > MOST_NAMES else ""
-        yield (f"Sources of kernels that were changed later: {', '.join(names[:MOST_NAMES])}"
-               f"{more}: as they are now, nothing here is a measurement of them")
 
 
 def failure_lines(records):

@@ -20,8 +20,8 @@ namespace trireme::perf {
 namespace {
 
 constexpr index_t kRows = 1024;
-// Rows whose arrays lie in no cache; those of a GPU are more than 256 MiB of all it
-// moves.
+// Rows whose arrays lie in no cache. On a GPU every kernel over them moves more than the
+// 256 MiB from which on it is judged (perf/gpu/single_kernels.py).
 constexpr index_t kBeyondCaches = kHostExecution ? 65536 : 262144;
 constexpr index_t kHidden = 768;
 constexpr index_t kFfn = 3072;

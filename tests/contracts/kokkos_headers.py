@@ -20,7 +20,9 @@ inline cudaError_t cudaGraphAddDependencies(cudaGraph_t, const cudaGraphNode_t*,
 """
 SWITCHED_ON = ("KOKKOS_ENABLE_CUDA", "KOKKOS_ENABLE_CUDA_LAMBDA", "KOKKOS_ENABLE_SERIAL",
                "KOKKOS_ENABLE_CXX20")
-SWITCHED_OFF = ("KOKKOS_ENABLE_OPENMP", "KOKKOS_ENABLE_THREADS", "KOKKOS_ENABLE_CXX17")
+GPUS = r"KOKKOS_ARCH_(?:KEPLER|MAXWELL|PASCAL|VOLTA|TURING|AMPERE|ADA|HOPPER|BLACKWELL)\d*"
+SWITCHED_OFF = ("KOKKOS_ENABLE_OPENMP", "KOKKOS_ENABLE_THREADS", "KOKKOS_ENABLE_CXX17",
+                GPUS)
 ARCHITECTURES = {"sm_80": ("KOKKOS_ARCH_AMPERE", "KOKKOS_ARCH_AMPERE80"),
                  "sm_90": ("KOKKOS_ARCH_HOPPER", "KOKKOS_ARCH_HOPPER90")}
 
@@ -30,15 +32,24 @@ class Unusable(Exception):
 
 
 def switched(text, on=(), off=()):
-    """A header of CMake's configure_file() with these macros defined, and those not."""
+    """A header of CMake's configure_file() with these macros defined, and those not, which may be
+    patterns."""
+    for name in off:
+        text = re.sub(rf"^#define ({name})\b.*$", r"/* #undef \1 */", text, flags=re.M)
     for name in on:
         if not re.search(rf"^#define {name}\b", text, re.M):
             text, count = re.subn(rf"^/\* *#undef {name} *\*/", f"#define {name}", text, flags=re.M)
             if count == 0:
                 raise Unusable(f"it has no switch {name}")
-    for name in off:
-        text = re.sub(rf"^#define {name}\b.*$", f"/* #undef {name} */", text, flags=re.M)
     return text
+
+
+def version_of(installed):
+    """4.7.0"""
+    text = (Path(installed) / "KokkosCore_config.h").read_text("utf-8")
+    found = [re.search(rf"^#define KOKKOS_VERSION_{part} (\d+)", text, re.M)
+             for part in ("MAJOR", "MINOR", "PATCH")]
+    return ".".join(match.group(1) if match else "?" for match in found)
 
 
 def write_headers(installed, output, arch):

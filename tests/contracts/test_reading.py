@@ -213,7 +213,7 @@ class RowKernels(unittest.TestCase):
 
     def test_types_that_the_table_has(self):
         names = {"sum<bf16>", "sum<fp16>", "sum<float>", "sum<double>", "add<bf16, float>",
-                 "norm<float>", "draw"}
+                 "add<float, float>", "norm<float>", "draw"}
         self.assertEqual({name for name in names if row_kernels.is_hot(name, names)},
                          {"sum<bf16>", "add<bf16, float>", "norm<float>", "draw"})
 
@@ -250,6 +250,9 @@ class RowKernels(unittest.TestCase):
         self.assertEqual(found, "/* #undef KOKKOS_ENABLE_OPENMP */\n#define KOKKOS_ENABLE_CUDA\n"
                                 "/* #undef KOKKOS_ENABLE_CUDA_LAMBDA */\n")
         self.assertEqual(switch(found, on=("KOKKOS_ENABLE_CUDA",)), found)
+        arch = "#define KOKKOS_ARCH_HOPPER90\n/* #undef KOKKOS_ARCH_AMPERE80 */\n"
+        self.assertEqual(switch(arch, on=("KOKKOS_ARCH_AMPERE80",), off=(kokkos_headers.GPUS,)),
+                         "/* #undef KOKKOS_ARCH_HOPPER90 */\n#define KOKKOS_ARCH_AMPERE80\n")
         with self.assertRaisesRegex(kokkos_headers.Unusable, "no switch KOKKOS_ENABLE_NEW"):
             switch(text, on=("KOKKOS_ENABLE_NEW",))
         with tempfile.TemporaryDirectory() as empty, \

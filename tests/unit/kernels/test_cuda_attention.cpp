@@ -283,7 +283,6 @@ TYPED_TEST(CudaAttentionOf, SameBitsHoweverItRuns) {
   }
 }
 
-// A sample without keys: no output, no gradient.
 TEST(CudaAttentionViews, BeginAtWholeQuadsAtDistancesOf32Bits) {
   constexpr index_t kMost = std::numeric_limits<std::int32_t>::max();
   alignas(16) bf16 data[16];
@@ -297,6 +296,7 @@ TEST(CudaAttentionViews, BeginAtWholeQuadsAtDistancesOf32Bits) {
   }
 }
 
+// A sample without keys: no output, no gradient.
 TEST(CudaAttentionMasks, PaddingOfAllKeys) {
   Problem<bf16> problem(make(2, 70, 70, 2, 2, 64, 0.1, MaskKind::padding), 2.0, kGap);
   problem.lengths.set({0.0, 3.0});

@@ -349,7 +349,7 @@ const char* const kAMachineOfGpus = R"(
 | `device.gemm_share` | `of_gemm` of `trireme_micro --benchmark_filter='linear_.*bf16.*50304' --benchmark_min_time=30`: large products at the clock of a device under load; at most 1 |
 | `device.tiles`, `device.wave` | assumed, as in the files there: `--from` corrects what is wrong of both together, by `device.gemm_share` |
 | `device.bandwidth` | `memory triad` in the same head |
-| `device.row_share` | the mean of `of_triad` of `--benchmark_filter='bf16>/65536'`, kernels whose rows lie in no cache |
+| `device.row_share` | the mean of `of_triad` of `--benchmark_filter='bf16>/[0-9]{5,}'`, kernels whose rows lie in no cache |
 | `device.update_share` | `of_triad` of `--benchmark_filter='adamw.bf16'` |
 | `device.attention_share` | `of_gemm` of `--benchmark_filter='attention<bf16, kMatrices, both>/batch:1/sequence:2048/dropout:0'`, divided by `device.gemm_share` |
 | `device.launch` | `seconds` of `--benchmark_filter='copy_rows<bf16>/1024'`, 3 MB, less what these take at `device.bandwidth` |
