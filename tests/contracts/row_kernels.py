@@ -98,9 +98,10 @@ class Reading:
             for name in sorted(names):
                 if not is_hot(name, names):
                     continue
-                if (name, arch) in self.rows:
-                    self.findings.append(f"{source.name} ({arch}): another source has a kernel "
-                                         f"that is {name} for short, too")
+                # A kernel of a header may be in two sources.
+                if self.rows.get((name, arch), kernels[name]) != kernels[name]:
+                    self.findings.append(f"{source.name} ({arch}): another source has another "
+                                         f"kernel that is {name} for short, too")
                 self.rows[name, arch] = kernels[name]
         self.rows = dict(sorted(self.rows.items()))
 
