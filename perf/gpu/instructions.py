@@ -27,6 +27,7 @@ from sass import find_choices, find_loops  # noqa: E402
 from toolkit import Toolkit  # noqa: E402
 
 OUTPUT = HERE / "instructions.json"
+FILES = "attention_*.cu"
 CANNOT_RUN = 77
 
 
@@ -80,9 +81,6 @@ def entry(instructions, row, asks_masks):
             "loop": counts(main - within), "inner": [counts(loop) for loop in loops],
             "masks": masks,
             "outside": counts(set(range(len(instructions))) - main - longer)}
-
-
-FILES = "attention_*.cu"
 
 
 def read(reading):

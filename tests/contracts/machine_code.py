@@ -100,26 +100,9 @@ def show(reading):
 
 def compare(reading, path):
     """Status 0, or 1 and what differs."""
-    findings, notes, version = list(reading.findings), [], None
-    try:
-        wanted, version = table.read(path.read_text("utf-8"))
-        findings += table.compare(reading.rows, wanted)
-        notes = table.loose(reading.rows, wanted)
-    except FileNotFoundError:
-        findings.append(f"{path.name}: there is no table")
-    except table.Malformed as error:
-        findings.append(f"{path.name}: {error}")
-    for line in notes:
-        print(f"note: {line}: --update makes the table stricter")
-    for line in findings:
-        print(line)
-    measured = f"nvcc {reading.toolkit.version()}; the table is of nvcc {version}"
-    print(f"machine_code: {len(findings)} finding(s) in {len(reading.rows)} kernels ({measured})")
-    if findings:
-        print("Mend the kernel, or, where the new code is meant and measured to be as fast:\n"
-              "  python3 tests/contracts/machine_code.py --update\n"
-              "and say in the commit's message why.")
-    return 1 if findings else 0
+    return table.judge(reading.rows, reading.findings, path, table.OF_CUDA_FILES,
+                       reading.toolkit.version(),
+                       "python3 tests/contracts/machine_code.py --update")
 
 
 def main(arguments):

@@ -29,7 +29,7 @@ OPTIONS = ["-DNDEBUG", "-DFMT_USE_CONSTEXPR=1", "--Werror=cross-execution-space-
 
 OF_LOADS = "pieces of 16 bytes: src/kernels/impl/pieces.hpp"
 COLUMNS = (
-    table.BY_COLUMN["registers"], table.BY_COLUMN["stack"],
+    table.OF_CUDA_FILES.column("registers"), table.OF_CUDA_FILES.column("stack"),
     table.Column("loop_spills", table.AT_MOST, "loads from and stores to local memory in loops",
                  table.OF_REGISTERS, 4),
     table.Column("loop_divisions", table.EXACT, "divisions of 64 bits in loops",
@@ -129,22 +129,8 @@ def of_compiler(reading):
 
 def compare(reading, path):
     """Status 0, or 1 and what differs."""
-    findings = list(reading.findings)
-    try:
-        wanted, version = table.read(path.read_text("utf-8"), LAYOUT)
-    except (FileNotFoundError, table.Malformed) as error:
-        print(f"{path.name}: {error}")
-        return 1
-    findings += table.compare(reading.rows, wanted, LAYOUT)
-    for line in table.loose(reading.rows, wanted, LAYOUT):
-        print(f"note: {line}: update_row_kernels makes the table stricter")
-    print("".join(f"{line}\n" for line in findings), end="")
-    print(f"row_kernels: {len(findings)} finding(s) in {len(reading.rows)} kernels (nvcc "
-          f"{of_compiler(reading)}; the table is of nvcc {version})")
-    if findings:
-        print("Mend the kernel, or, where the new code is meant and measured to be as fast, build "
-              "the target update_row_kernels and say in the commit's message why.")
-    return 1 if findings else 0
+    return table.judge(reading.rows, reading.findings, path, LAYOUT, of_compiler(reading),
+                       "cmake --build build/release --target update_row_kernels")
 
 
 def main(arguments):

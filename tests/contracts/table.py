@@ -62,7 +62,6 @@ COLUMNS = [
     Column("loop_barriers", AT_MOST, "barriers of the block in the main loop",
            "each keeps all warps waiting for the slowest one"),
 ]
-BY_COLUMN = {column.name: column for column in COLUMNS}
 # Columns whose values are words.
 WORDS = ("tensor", "ldmatrix", "wide_loads", "wide_stores")
 BANNER = """\
@@ -151,3 +150,28 @@ def loose(found, wanted, layout=OF_CUDA_FILES):
                   for key, row in wanted.items() if key in found for name, limit in row.items()
                   if limit != layout.column(name).bound(found[key][name])
                   and layout.column(name).allows(found[key][name], limit))
+
+
+def judge(found, findings, path, layout, measured_with, mending):
+    """Prints what else is wrong than `findings`, with the rows that were found, by the table in
+    `path`; and, where something is, how to mend it. Status 0, or 1."""
+    findings, notes, version = list(findings), [], None
+    try:
+        wanted, version = read(path.read_text("utf-8"), layout)
+        findings += compare(found, wanted, layout)
+        notes = loose(found, wanted, layout)
+    except FileNotFoundError:
+        findings.append(f"{path.name}: there is no table")
+    except Malformed as error:
+        findings.append(f"{path.name}: {error}")
+    for line in notes:
+        print(f"note: {line}: --update makes the table stricter")
+    for line in findings:
+        print(line)
+    print(f"{layout.name}: {len(findings)} finding(s) in {len(found)} kernels (nvcc "
+          f"{measured_with}; the table is of nvcc {version})")
+    if findings:
+        print("Mend the kernel, or, where the new code is meant and measured to be as fast:\n"
+              f"  {mending}\n"
+              "and say in the commit's message why.")
+    return 1 if findings else 0

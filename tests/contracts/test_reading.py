@@ -16,6 +16,7 @@ import row_kernels
 import sass
 import table
 import toolkit
+from listing import instructions
 from occupancy import blocks_per_multiprocessor, static_shared_bytes
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -23,14 +24,6 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 def fixture(suffix):
     return (FIXTURES / f"product.{suffix}").read_text("utf-8")
-
-
-def instructions(*lines):
-    """Instructions at the addresses 0, 10, 20 ... (hexadecimal), as cuobjdump prints them."""
-    text = "\t\tFunction : kernel\n" + "".join(
-        f"        /*{16 * at:04x}*/  {line} ;   /* 0x000fe200078e00ff */\n"
-        for at, line in enumerate(lines))
-    return sass.read_functions(text)["kernel"]
 
 
 class Reading(unittest.TestCase):

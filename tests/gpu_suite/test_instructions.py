@@ -2,18 +2,10 @@
 import unittest
 
 import gpu_modules  # noqa: F401  (finds perf/gpu)
-import instructions
-import sass
+import instructions  # finds tests/contracts, too
+from listing import instructions as code
 
 ROW = {"threads": 256, "blocks": 1}
-
-
-def code(*lines):
-    """Instructions at the addresses 0, 10, 20 ... (hexadecimal), as cuobjdump prints them."""
-    text = "\t\tFunction : kernel\n" + "".join(
-        f"        /*{16 * at:04x}*/  {line} ;   /* 0x000fe200078e00ff */\n"
-        for at, line in enumerate(lines))
-    return sass.read_functions(text)["kernel"]
 
 
 def rounds(plain, masked):

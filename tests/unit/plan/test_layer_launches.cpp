@@ -8,9 +8,7 @@
 
 #include "base/tally.hpp"
 #include "config/load.hpp"
-#include "plan/deck_memory.hpp"
-#include "step/deck_model.hpp"
-#include "step/replica.hpp"
+#include "unit/plan/planned_tally.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -35,14 +33,9 @@ std::map<std::string, index_t> launches_of(const LayerCase& of, int layers) {
                         "batch: {micro: 2, global: 2}\n"
                         "precision: {compute: bf16}\n",
                     "deck", {.overrides = overrides});
-  const step::Sharing shared = step::sharing(deck);
-  const step::StepShape shape = step::step_shape(deck);
-  const step::PipelinePlans plans(shared.pipeline, model::make_blueprint(deck.model),
-                                  shape);
-  const auto replica = step::make_replica(deck, planned_groups(deck.parallel, 0), shared);
   std::map<std::string, index_t> launches;
-  const step::StepPlan plan = replica->plan_step(shape, plans);
-  for (const KernelTally& kernel : plan.tally.kernels()) {
+  const Tally tally = test::planned_tally(deck, 0);
+  for (const KernelTally& kernel : tally.kernels()) {
     launches[kernel.label] += kernel.calls;
   }
   return launches;

@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "model/blueprint.hpp"
-#include "plan/deck_memory.hpp"
-#include "step/deck_model.hpp"
-#include "step/replica.hpp"
+#include "unit/plan/planned_tally.hpp"
 #include "unit/plan/published_rows.hpp"
 
 namespace trireme::plan {
@@ -168,13 +166,7 @@ TEST(PerformanceModel, SendsWhatTheStepDoes) {
     layout.global = 32;
     layout.zero = zero;
     const config::Deck deck = deck_of(layout);
-    const step::Sharing shared = step::sharing(deck);
-    const auto replica =
-        step::make_replica(deck, planned_groups(deck.parallel, 0), shared);
-    const step::StepShape shape = step::step_shape(deck);
-    const Tally tally =
-        replica->plan_step(shape, {shared.pipeline, replica->part().blueprint, shape})
-            .tally;
+    const Tally tally = test::planned_tally(deck, 0);
     const double planned = tally_seconds(machine, places_of(deck),
                                          {.sequence = 1024, .head_elements = 64}, tally)
                                .other_messages;

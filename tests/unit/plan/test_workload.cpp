@@ -8,10 +8,8 @@
 #include <vector>
 
 #include "config/load.hpp"
-#include "plan/deck_memory.hpp"
 #include "plan/performance_model.hpp"
-#include "step/deck_model.hpp"
-#include "step/replica.hpp"
+#include "unit/plan/planned_tally.hpp"
 #include "unit/plan/workload_sums.hpp"
 
 namespace trireme::plan {
@@ -23,15 +21,6 @@ config::Deck whole_deck(const std::vector<std::string>& overrides, int ranks) {
       "data: {train: none}\n"
       "batch: {micro: 2, global: 10}\n",
       "deck", {.overrides = overrides, .ranks = ranks});
-}
-
-Tally planned(const config::Deck& deck, int stage) {
-  const step::Sharing shared = step::sharing(deck);
-  const auto replica =
-      step::make_replica(deck, planned_groups(deck.parallel, stage), shared);
-  const step::StepShape shape = step::step_shape(deck);
-  return replica->plan_step(shape, {shared.pipeline, replica->part().blueprint, shape})
-      .tally;
 }
 
 struct Layouts {
@@ -47,7 +36,7 @@ TEST_P(WorkloadSums, AreTheStepsTally) {
   Workloads workloads(deck);
   for (int stage = 0; stage < deck.parallel.pipeline; ++stage) {
     EXPECT_EQ(amounts(summed(workloads, deck, split_of(deck), stage)),
-              amounts(planned(deck, stage)))
+              amounts(test::planned_tally(deck, stage)))
         << GetParam().name << ", stage " << stage;
   }
 }
