@@ -557,7 +557,7 @@ struct DecodeLayers {
     for (int turn = 0; turn < 2; ++turn) {
       sync_warp();
       const float sum = sum_of_lanes(sums.sum), squares = sum_of_lanes(sums.squares);
-      Sums* const to = fixed.sums[turn][r];
+      Sums* const to = fixed.sums[turn][has_row ? r : 0];
       if (has_row && lane == 0) to[warp % kNormWarps] = {sum, squares};
       sync_block();
       if (has_row) moments = moments_about(pivot, to);
