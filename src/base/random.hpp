@@ -21,6 +21,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/philox.hpp"
+
 namespace trireme::random {
 
 enum class Stream : std::uint8_t {
@@ -39,10 +41,6 @@ enum class Site : std::uint8_t {
   mlp_output = 3,
   cross_attention_probabilities = 4,
   cross_attention_output = 5
-};
-
-struct Words {
-  std::uint32_t word[4];
 };
 
 // Identifies a sequence of numbers; block(n) gives words 4n .. 4n+3 of it.
@@ -69,8 +67,14 @@ struct Generator {
 
   template <unsigned kRounds = 10>
   KOKKOS_INLINE_FUNCTION Words block(std::uint64_t n) const {
-    const auto value = r123::Philox4x32_R<kRounds>()(counter(n), key());
+    const auto plain = counter(n);
+#if defined(__CUDA_ARCH__)
+    return philox<kRounds>({{plain[0], plain[1], plain[2], plain[3]}}, key()[0],
+                           key()[1]);
+#else
+    const auto value = r123::Philox4x32_R<kRounds>()(plain, key());
     return {{value[0], value[1], value[2], value[3]}};
+#endif
   }
 };
 

@@ -444,7 +444,7 @@ class AttentionBackward {
     const int first = warp_key() + lane % 4 * 2;  // of this lane, within the tile
     std::uint16_t* const z = z_ + row * kKeyPitch + first;
     std::uint16_t* const d_s = d_s_ + row * kKeyPitch + first;
-    PhiloxWords words{};
+    random::Words words{};
     if constexpr (kDrops) {
       words =
           dropout_.words(head_of(at), query, (tile_ * kKeys + warp_key()) / 32, lane % 4);

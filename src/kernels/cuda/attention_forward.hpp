@@ -265,8 +265,8 @@ class AttentionForward {
     for (int half = 0; half < 2; ++half) {
       TRIREME_UNROLL
       for (int group = 0; group < kKeys / 32; ++group) {
-        const PhiloxWords words = dropout_.words(head_, query_of(m, half),
-                                                 k_begin / 32 + group, lane_index() % 4);
+        const random::Words words = dropout_.words(
+            head_, query_of(m, half), k_begin / 32 + group, lane_index() % 4);
         TRIREME_UNROLL
         for (int i = 0; i < 4; ++i) {
           float(&pairs)[4] = p[4 * group + i];

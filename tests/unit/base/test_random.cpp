@@ -41,6 +41,27 @@ TEST(RandomPhilox, EveryCoordinateMatters) {
   EXPECT_EQ(first.size(), 9u);
 }
 
+// What GPUs compute, against the library's, also where products have all their bits.
+template <int kRounds>
+void expect_rounds_of_the_library() {
+  Generator generator{.seed = 0x9e3779b97f4a7c15u, .owner = 77, .layer = 5};
+  for (std::uint64_t n = 1; n < (std::uint64_t{1} << 47); n = 5 * n + 0x1234567) {
+    generator.seed = 0xda942042e4dd58b5u * generator.seed + n;
+    generator.owner = n ^ generator.seed >> 16;
+    const auto counter = generator.counter(n);
+    const auto want = r123::Philox4x32_R<kRounds>()(counter, generator.key());
+    const Words found =
+        philox<kRounds>({{counter[0], counter[1], counter[2], counter[3]}},
+                        generator.key()[0], generator.key()[1]);
+    for (int k = 0; k < 4; ++k) ASSERT_EQ(found.word[k], want[k]) << n << ", word " << k;
+  }
+}
+
+TEST(RandomPhilox, OfGpusIsThatOfTheLibrary) {
+  expect_rounds_of_the_library<7>();
+  expect_rounds_of_the_library<10>();
+}
+
 // Random123's kat_vectors: philox4x32-7, counter and key all zeros, and all ones.
 TEST(RandomPhilox, KnownAnswerOfSevenRounds) {
   const Generator zeros{.stream = Stream::initialisation};
