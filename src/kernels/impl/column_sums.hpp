@@ -112,12 +112,11 @@ namespace detail {
 
 // body(j, dropping) of a thread's piece q of a row.
 template <bool kMasked, class A, class Body>
-KOKKOS_FORCEINLINE_FUNCTION void do_piece(const DropoutMask<A>& mask,
-                                          const StepState* step, index_t row, index_t q,
-                                          const Body& body) {
+KOKKOS_FORCEINLINE_FUNCTION void do_piece(const DropoutMask<A>& mask, const DrawnBy& step,
+                                          index_t row, index_t q, const Body& body) {
   const PieceAt at{kPieceColumns * q};
   if constexpr (kMasked) {
-    body(at, dropping(mask, WordsOfRow(mask, *step, row).at(at)));
+    body(at, dropping(mask, WordsOfRow(mask, step, row).at(at)));
   } else {
     body(at, Keeping{});
   }
@@ -145,10 +144,12 @@ KOKKOS_FORCEINLINE_FUNCTION void sum_rows_of_pieces(const TeamRow& team,
   unrolled(std::make_integer_sequence<int, kPieces>(), [&](auto p) {
     for (auto& sum : sums[decltype(p)::value].of) sum = A{0};
   });
+  DrawnBy now;
+  if constexpr (kMasked) now = *step;
   for (index_t row = block.rows.begin; row < block.rows.end; row += block.rows.step) {
     const auto at = row_of(team, row);
     for_each_piece([&](index_t q, Terms<Eight<A>, kSums>& to) {
-      do_piece<kMasked>(mask, step, row, q, [&](PieceAt j, const auto& dropped) {
+      do_piece<kMasked>(mask, now, row, q, [&](PieceAt j, const auto& dropped) {
         const auto terms = at(j, dropped);
         for (int k = 0; k < kSums; ++k) to.of[k] = to.of[k] + terms.of[k];
       });

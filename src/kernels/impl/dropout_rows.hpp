@@ -23,6 +23,16 @@
 
 namespace trireme::kernels {
 
+// What of a step masks depend on. A loop over rows reads it once: a GPU would read it
+// again behind each row that is written, which might have been it.
+struct DrawnBy {
+  std::uint64_t seed = 0, sample_base = 0;
+
+  DrawnBy() = default;
+  KOKKOS_FORCEINLINE_FUNCTION DrawnBy(const StepState& step)
+      : seed(step.seed), sample_base(step.sample_base) {}
+};
+
 // Everything that an element needs to know of the mask to draw its own bit of it.
 template <class A>
 struct DropoutMask {
@@ -72,7 +82,7 @@ struct DropoutMask {
   // Whether what goes through is what came.
   bool changes_nothing() const { return threshold == 0 && scale == A{1}; }
 
-  KOKKOS_FORCEINLINE_FUNCTION random::Generator generator(const StepState& step,
+  KOKKOS_FORCEINLINE_FUNCTION random::Generator generator(const DrawnBy& step,
                                                           index_t row) const {
     random::Generator generator;
     generator.seed = step.seed;
@@ -216,8 +226,8 @@ struct WordsOfRow {
 
   WordsOfRow() = default;
   template <class A>
-  KOKKOS_FORCEINLINE_FUNCTION WordsOfRow(const DropoutMask<A>& mask,
-                                         const StepState& step, index_t row)
+  KOKKOS_FORCEINLINE_FUNCTION WordsOfRow(const DropoutMask<A>& mask, const DrawnBy& step,
+                                         index_t row)
       : generator(mask.generator(step, row)), first_call(mask.first_call(row)) {}
   KOKKOS_FORCEINLINE_FUNCTION random::Words at(PieceAt piece) const {
     const auto call = static_cast<std::uint64_t>(piece.j / kPieceColumns);

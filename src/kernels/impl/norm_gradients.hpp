@@ -130,7 +130,8 @@ struct LoadedGradients {
   StoredEight<T> d_y, x, other;
   Accumulator<T> center, scale;
 };
-// `at` is counted from the first row's beginning.
+// `at` is counted from the first row's beginning. Ahead of time: zero_of_thread() is in
+// `row`.
 template <class Pass, class T>
 KOKKOS_FORCEINLINE_FUNCTION LoadedGradients<T> load_gradients(const NormGradients<T>& of,
                                                               index_t row, PieceAt at) {
@@ -172,7 +173,7 @@ struct PieceOfGradients {
 // of g x_hat over the row.
 template <class Pass, class T>
 KOKKOS_FORCEINLINE_FUNCTION void write_gradients(
-    const DropoutMask<Accumulator<T>>& mask, const StepState* step,
+    const DropoutMask<Accumulator<T>>& mask, const DrawnBy& step,
     const NormGradients<T>& of, index_t row, PieceAt in_row, PieceAt at,
     const PieceOfGradients<Pass, T>& piece, const Eight<Accumulator<T>>& gamma,
     Accumulator<T> mean_g, Accumulator<T> mean_gx,
@@ -183,7 +184,7 @@ KOKKOS_FORCEINLINE_FUNCTION void write_gradients(
   if constexpr (Pass::kResidual) d_x = d_x + numbers_of<A>(piece.by_pass);
   d_x = written<A>(of.d_x, at, d_x);
   if constexpr (Pass::kMasked) {
-    d_x = dropping(mask, WordsOfRow(mask, *step, row).at(in_row))(d_x);
+    d_x = dropping(mask, WordsOfRow(mask, step, row).at(in_row))(d_x);
     d_x = written<A>(of.d_branch, at, d_x);
   }
   const auto terms = norm_terms<Pass>(piece.d_y, piece.x_hat, d_x);
@@ -207,15 +208,18 @@ KOKKOS_FORCEINLINE_FUNCTION bool gradients_in_registers(
   for (int k = 0; k < Pass::kSums; ++k) sums.of[k] = Eight<A>(A{0});
   const index_t begin = block.rows.begin, end = block.rows.end, apart = block.rows.step;
   PieceAt at = begin * of.h + in_row;
+  DrawnBy now;
+  if constexpr (Pass::kMasked) now = *step;
+  const index_t zero = zero_of_thread(team);
   LoadedGradients<T> next{};
-  if (begin < end) next = load_gradients<Pass>(of, begin, at);
+  if (begin < end) next = load_gradients<Pass>(of, begin + zero, at);
   int turn = 0;
   team_barrier(team);  // a team may have had another block before, and a turn of it last
   for (index_t row = begin; row < end; row += apart) {
     const PieceOfGradients<Pass, T> piece(next, of.d_y2 != nullptr);
     const PieceAt below = apart * of.h + at;
     if (row + apart < end) {
-      next = load_gradients<Pass>(of, row + apart, below);
+      next = load_gradients<Pass>(of, row + apart + zero, below);
     }
     // Of an RMS norm the second is what there is.
     constexpr int kMeans = Pass::kIsLayerNorm ? 2 : 1;
@@ -229,7 +233,7 @@ KOKKOS_FORCEINLINE_FUNCTION bool gradients_in_registers(
     turn = 1 - turn;
     for (A& mean : means.of) mean *= per_column;
     if (has_piece) {
-      write_gradients<Pass>(mask, step, of, row, in_row, at, piece, gamma, means.of[0],
+      write_gradients<Pass>(mask, now, of, row, in_row, at, piece, gamma, means.of[0],
                             means.of[kMeans - 1], sums);
     }
     at = below;

@@ -143,7 +143,12 @@ template <class T, int kCount>
 KOKKOS_FORCEINLINE_FUNCTION void store(T* row, PieceOf<kCount> at,
                                        const Stored<T, kCount>& stored) {
 #if defined(__CUDA_ARCH__)
-  *reinterpret_cast<Stored<T, kCount>*>(row + at.j) = stored;
+  using Piece = typename Stored<T, kCount>::Piece;
+  auto* const to = reinterpret_cast<Piece*>(row + at.j);
+  TRIREME_IN_REGISTERS
+  for (int p = 0; p < Stored<T, kCount>::kUnits / Stored<T, kCount>::kOfPiece; ++p) {
+    impl::store_whole(to + p, stored.piece[p]);
+  }
 #else
   std::memcpy(static_cast<void*>(row + at.j), &stored, sizeof(stored));
 #endif
@@ -218,8 +223,11 @@ KOKKOS_FORCEINLINE_FUNCTION Eight<A> zero_below(std::uint32_t threshold,
                                                 const random::Words& words,
                                                 const Eight<A>& value) {
   return Eight<A>::each([&](int i) {
-    const std::uint32_t word = random::DropoutWords::half(words.word[i / 2], i % 2);
-    return word < threshold ? A{0} : value.of[i];
+    const std::uint32_t word = words.word[i / 2];
+    // The upper half as it lies there: what is below it decides nothing.
+    const bool is_below = i % 2 == 0 ? random::DropoutWords::half(word, 0) < threshold
+                                     : word < threshold << 16;
+    return is_below ? A{0} : value.of[i];
   });
 }
 

@@ -44,6 +44,14 @@ KOKKOS_FORCEINLINE_FUNCTION void team_barrier(const TeamRow& team) {
   team.member.team_barrier();
 }
 
+// 0, though nvcc cannot tell that all threads have the same. What they all load from one
+// place it moves into a register of the warp as soon as it was asked for (R2UR), and so
+// waits there for memory: what is asked for ahead is asked for at a place of each thread.
+// Of rows that teams have; of a warp's nvcc can tell.
+KOKKOS_FORCEINLINE_FUNCTION int zero_of_thread(const TeamRow& team) {
+  return team.rank < team.size ? 0 : 1;
+}
+
 namespace detail {
 
 // What is reduced is read from shared memory by as many bytes as Kokkos aligns it to.
@@ -82,23 +90,30 @@ KOKKOS_FORCEINLINE_FUNCTION void* memory_to_reduce(const TeamMember& member) {
 // What the threads of a warp have, joined, for all of them. Where a.join(b) is not
 // b.join(a) to the bit, the first thread's is everybody's.
 #if defined(__CUDA_ARCH__)
-// By words: as a whole nvcc keeps what is shuffled in memory.
-template <class Value>
-KOKKOS_FORCEINLINE_FUNCTION Value value_of_thread(const Value& value, int rank) {
+// By words: as a whole nvcc keeps what is shuffled in memory. take(word) is another
+// thread's word. Kokkos has no shuffle by xor, in which the partner is a constant.
+template <class Value, class Take>
+KOKKOS_FORCEINLINE_FUNCTION Value taken_by_words(const Value& value, const Take& take) {
   struct Words {
     std::uint32_t word[sizeof(Value) / sizeof(std::uint32_t)];
   };
   auto words = Kokkos::bit_cast<Words>(value);
-  const int width = kWarp;  // Kokkos takes it by reference
-  for (std::uint32_t& word : words.word) word = Kokkos::shfl(word, rank, width);
+  for (std::uint32_t& word : words.word) word = take(word);
   return Kokkos::bit_cast<Value>(words);
 }
 template <class Value>
-KOKKOS_FORCEINLINE_FUNCTION Value join_warp(const TeamRow& team, Value value) {
+KOKKOS_FORCEINLINE_FUNCTION Value join_warp(const TeamRow&, Value value) {
+  constexpr unsigned kAll = 0xffffffffu;
   for (int apart = kWarp / 2; apart > 0; apart /= 2) {
-    value.join(value_of_thread(value, team.rank ^ apart));
+    value.join(taken_by_words(
+        value, [=](std::uint32_t word) { return __shfl_xor_sync(kAll, word, apart); }));
   }
-  return Value::kIsSymmetric ? value : value_of_thread(value, 0);
+  if constexpr (Value::kIsSymmetric) {
+    return value;
+  } else {
+    return taken_by_words(value,
+                          [](std::uint32_t word) { return __shfl_sync(kAll, word, 0); });
+  }
 }
 #else
 // Of one thread, or compiled for the host and never called.
