@@ -10,7 +10,8 @@
 //   next row     fetched: elements 0 ... half             half ... all
 //
 // The rows that a GPU has in hand at a time are more than its second cache holds: there a
-// thread keeps a part of its row in registers (KeptLogits), and the rest does fit.
+// thread keeps a part of its row in registers (KeptLogits), and the rest does fit. As
+// soon as the gradient of a kept piece is written, the next row's is loaded in its place.
 //
 // Derivation: docs/math/cross_entropy.md
 #include "kernels/cross_entropy.hpp"
@@ -52,20 +53,31 @@ KOKKOS_FORCEINLINE_FUNCTION Accumulator<T> label_logit(const VocabRange& range,
              : Accumulator<T>{0};
 }
 
+// Columns of whole pieces. Places within a row are of 32 bits in loops over kept pieces
+// (require_range): with 64 each address would cost some instructions.
+KOKKOS_FORCEINLINE_FUNCTION int end_of_pieces(const TeamRow& team, index_t count) {
+  return team.has_pieces ? static_cast<int>(count) / kPieceColumns * kPieceColumns : 0;
+}
+
 // What of a row is kept from a pass over it for the next one: in registers, the first
-// pieces that a thread of a GPU has of it. The first pass loads them.
+// pieces that a thread of a GPU has of it. They are loaded before the first pass, those
+// of the next row each as soon as the second pass is done with this row's.
 template <class T, int kCount>
 struct KeptPieces {
   static constexpr int kPieces = kCount;
   StoredEight<T> piece[kCount > 0 ? kCount : 1];
 
-  KOKKOS_FORCEINLINE_FUNCTION void load(const TeamRow& team, const T* in, index_t end) {
-    detail::unrolled(std::make_integer_sequence<int, kCount>(), [&](auto p) {
-      constexpr int kPiece = decltype(p)::value;
-      const PieceAt at{kPieceColumns * (index_t{team.rank} + kPiece * team.size)};
-      if (at.j < end) piece[kPiece] = load_stored(in, at);
-    });
+  template <int kPiece>
+  KOKKOS_FORCEINLINE_FUNCTION void load_one(const TeamRow& team, const T* in, int end) {
+    const int at = kPieceColumns * (team.rank + kPiece * team.size);
+    if (at < end) piece[kPiece] = load_stored(in, PieceAt{at});
   }
+  KOKKOS_FORCEINLINE_FUNCTION void load(const TeamRow& team, const T* in, index_t count) {
+    const int end = end_of_pieces(team, count);
+    detail::unrolled(std::make_integer_sequence<int, kCount>(),
+                     [&](auto p) { load_one<decltype(p)::value>(team, in, end); });
+  }
+  KOKKOS_FORCEINLINE_FUNCTION void load(const HostRow&, const T*, index_t) {}
 };
 // Where one pass is all, or rows stay in a cache.
 template <class T>
@@ -124,7 +136,7 @@ struct alignas(detail::kReducedAlignment<Accumulator<T>, 2>) RunningStatistics {
   }
   KOKKOS_FORCEINLINE_FUNCTION void add(const Eight<A>& logits) {
     A most = logits.of[0];
-    for (const A& logit : logits.of) most = logit > most || most != most ? logit : most;
+    for (const A& logit : logits.of) most = Kokkos::fmax(most, logit);
     raise(most);
     const A shift = largest;
     sum += sum_of(mapped(logits, [=](A logit) { return exp_for<T>(logit - shift); }));
@@ -137,34 +149,35 @@ struct alignas(detail::kReducedAlignment<Accumulator<T>, 2>) RunningStatistics {
 
 // body(logits, j) for the pieces of a row that a thread has, in order, and for columns
 // that are no whole piece, of which logits is one: kept ones from where they are kept,
-// others loaded a piece ahead.
-template <class T, class Kept, class Body>
+// then used(p) of the piece p, which may put another in its place; others loaded a piece
+// ahead.
+template <class T, class Kept, class Body, class Used>
 KOKKOS_FORCEINLINE_FUNCTION void for_each_kept(const TeamRow& team, const T* in,
                                                index_t count, const Kept& kept,
-                                               const Body& body) {
+                                               const Body& body, const Used& used) {
   using A = Accumulator<T>;
   constexpr int kKept = Kept::kPieces;
-  const index_t pieces = team.has_pieces ? count / kPieceColumns : 0;
-  const index_t apart = index_t{kPieceColumns} * team.size;
-  const index_t end = kPieceColumns * pieces;
-  const PieceAt first{index_t{kPieceColumns} * team.rank};
   if constexpr (kKept == 0) {  // to load ahead costs registers, and so threads
     for_each_lanes(team, count, [&](auto j) { body(read<A>(in, j), j); });
     return;
   }
-  PieceAt at = kKept * apart + first;
+  const int end = end_of_pieces(team, count);
+  const int apart = kPieceColumns * team.size;
+  const int first = kPieceColumns * team.rank;
+  int at = kKept * apart + first;
   StoredEight<T> next{};
-  if (at.j < end) next = load_stored(in, at);
+  if (at < end) next = load_stored(in, PieceAt{at});
   detail::unrolled(std::make_integer_sequence<int, kKept>(), [&](auto p) {
     constexpr int kPiece = decltype(p)::value;
-    const PieceAt of_kept = kPiece * apart + first;
-    if (of_kept.j < end) body(numbers_of<A>(kept.piece[kPiece]), of_kept);
+    const int of_kept = kPiece * apart + first;
+    if (of_kept < end) body(numbers_of<A>(kept.piece[kPiece]), PieceAt{of_kept});
+    used(p);
   });
-  while (at.j < end) {
+  while (at < end) {
     const StoredEight<T> now = next;
-    const PieceAt behind = apart + at;
-    if (behind.j < end) next = load_stored(in, behind);
-    body(numbers_of<A>(now), at);
+    const int behind = apart + at;
+    if (behind < end) next = load_stored(in, PieceAt{behind});
+    body(numbers_of<A>(now), PieceAt{at});
     at = behind;
   }
   for (index_t j = end + team.rank; j < count; j += team.size) body(read<A>(in, j), j);
@@ -174,10 +187,10 @@ template <class T, class Kept>
 KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
     const TeamRow& team, const SoftmaxRows<T>&, const T* in, index_t count,
     const Ahead<T>&, Kept& kept) {
-  kept.load(team, in, team.has_pieces ? count / kPieceColumns * kPieceColumns : 0);
   RunningStatistics<T> running;
-  for_each_kept(team, in, count, kept,
-                [&](const auto& logits, auto) { running.add(logits); });
+  for_each_kept(
+      team, in, count, kept, [&](const auto& logits, auto) { running.add(logits); },
+      [](auto) {});
   running = detail::reduce(team, running);
   return {running.largest, running.sum};
 }
@@ -188,7 +201,7 @@ KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const HostRow& team,
                                                 const SoftmaxRows<T>& vectors,
                                                 index_t count, Accumulator<T> largest,
                                                 Accumulator<T> factor, T* in,
-                                                const Ahead<T>& ahead, const Kept&) {
+                                                const Ahead<T>& ahead, Kept&) {
   using A = Accumulator<T>;
   if constexpr (kMayHaveVectors<T>) {
     if (vectors.gradient != nullptr) {
@@ -210,12 +223,34 @@ KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const TeamRow& team,
                                                 const SoftmaxRows<T>&, index_t count,
                                                 Accumulator<T> largest,
                                                 Accumulator<T> factor, T* in,
-                                                const Ahead<T>&, const Kept& kept) {
+                                                const Ahead<T>& ahead, Kept& kept) {
   using A = Accumulator<T>;
-  for_each_kept(team, in, count, kept, [&](const auto& logits, auto j) {
-    write(in, j,
-          mapped(logits, [=](A logit) { return exp_for<T>(logit - largest) * factor; }));
-  });
+  const int end = end_of_pieces(team, count);
+  for_each_kept(
+      team, in, count, kept,
+      [&](const auto& logits, auto j) {
+        write(in, j, mapped(logits, [=](A logit) {
+                return exp_for<T>(logit - largest) * factor;
+              }));
+      },
+      [&](auto p) {
+        if (ahead.from != nullptr) {
+          kept.template load_one<decltype(p)::value>(team, ahead.from, end);
+        }
+      });
+}
+
+// What is fetched while a row's gradient is made: the half of the next row that is left,
+// or what a GPU's thread keeps of it.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION Ahead<T> ahead_of_gradient(const HostRow&, const T* next,
+                                                       const VocabRange& range) {
+  return {next == nullptr ? next : next + range.valid_columns / 2, 2};
+}
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION Ahead<T> ahead_of_gradient(const TeamRow&, const T* next,
+                                                       const VocabRange&) {
+  return {next, 1};
 }
 
 // Logits of a row become d_logits = weight * (exp(logit - largest) / sum - one_hot), and
@@ -224,7 +259,7 @@ template <class T, class Kept>
 KOKKOS_FORCEINLINE_FUNCTION void gradient_of_row(
     const RowTeam& team, const SoftmaxRows<T>& vectors, const VocabRange& range,
     index_t columns, std::int32_t label, const RowStatistics<Accumulator<T>>& of_row,
-    Accumulator<T> weight, T* in, const Kept& kept, const Ahead<T>& ahead = {}) {
+    Accumulator<T> weight, T* in, Kept& kept, const Ahead<T>& ahead = {}) {
   using A = Accumulator<T>;
   const A largest = of_row.largest;
   const A factor = weight / of_row.sum;
@@ -254,10 +289,14 @@ KOKKOS_FORCEINLINE_FUNCTION void zero_row(const RowTeam& team, index_t columns, 
 
 template <class View>
 void require_range(const char* kernel, const VocabRange& range, const View& logits) {
-  TRIREME_REQUIRE(range.valid_columns >= 0 &&
-                      range.valid_columns <= static_cast<index_t>(logits.extent(1)),
+  const auto columns = static_cast<index_t>(logits.extent(1));
+  TRIREME_REQUIRE(range.valid_columns >= 0 && range.valid_columns <= columns,
                   "kernels::{}: {} valid columns of {}", kernel, range.valid_columns,
-                  logits.extent(1));
+                  columns);
+  // A thread of a GPU goes on by a team's pieces, and may step over the end once.
+  constexpr index_t kMost = index_t{1} << 30;
+  TRIREME_REQUIRE(columns <= kMost, "kernels::{}: {} columns, more than {}", kernel,
+                  columns, kMost);
 }
 
 }  // namespace
@@ -427,9 +466,9 @@ void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView st
         }
         const A weight =
             static_cast<A>(objective.in(*state) * static_cast<double>(mask_data[row]));
+        NothingKept<T> nothing;
         gradient_of_row<T>(team, vectors, range, columns, label_data[row],
-                           {max_data[row], sums_data[2 * row]}, weight, in,
-                           NothingKept<T>());
+                           {max_data[row], sums_data[2 * row]}, weight, in, nothing);
       });
 }
 
@@ -459,26 +498,33 @@ void cross_entropy_in_place(const Exec& exec, VocabRange range, StepStateView st
       {"trireme::kernels::cross_entropy_in_place",
        {.bytes = bytes_of(labels, mask, row_max, sums, logits, logits)}},
       rows, ColumnsOfRows(columns, logits_data),
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
-        T* const in = logits_data + row * columns;
-        const T* const next = row + 1 < rows ? in + columns : nullptr;
-        const Ahead<T> first{next, 2};
+      KOKKOS_LAMBDA(const RowTeam& team, const RowsInTurn& mine) {
+        const double of_objective = objective.in(*state);
+        T* in = logits_data + mine.begin * columns;
         KeptLogits<T> kept;
-        const auto of_row =
-            statistics_of_row<T>(team, vectors, in, range.valid_columns, first, kept);
-        max_data[row] = of_row.largest;
-        sums_data[2 * row] = of_row.sum;
-        sums_data[2 * row + 1] = label_logit(range, in, label_data[row]);
-        if (mask_data[row] == 0.0f) {
-          team_barrier(team);  // the label's logit has been read
-          zero_row(team, columns, in);
-          return;
+        kept.load(team, in, range.valid_columns);
+        for (index_t row = mine.begin; row < rows; row += mine.step) {
+          const index_t to_next = mine.to_next * columns;
+          const T* const next = row + mine.to_next < rows ? in + to_next : nullptr;
+          const Ahead<T> first{next, 2};
+          const auto of_row =
+              statistics_of_row<T>(team, vectors, in, range.valid_columns, first, kept);
+          max_data[row] = of_row.largest;
+          sums_data[2 * row] = of_row.sum;
+          const std::int32_t label = label_data[row];
+          const float counts = mask_data[row];
+          sums_data[2 * row + 1] = label_logit(range, in, label);
+          if (counts == 0.0f) {
+            team_barrier(team);  // the label's logit has been read
+            zero_row(team, columns, in);
+            if (next != nullptr) kept.load(team, next, range.valid_columns);
+          } else {
+            const A weight = static_cast<A>(of_objective * static_cast<double>(counts));
+            gradient_of_row<T>(team, vectors, range, columns, label, of_row, weight, in,
+                               kept, ahead_of_gradient(team, next, range));
+          }
+          in += to_next;
         }
-        const A weight =
-            static_cast<A>(objective.in(*state) * static_cast<double>(mask_data[row]));
-        const Ahead<T> second{next == nullptr ? next : next + range.valid_columns / 2, 2};
-        gradient_of_row<T>(team, vectors, range, columns, label_data[row], of_row, weight,
-                           in, kept, second);
       });
 }
 

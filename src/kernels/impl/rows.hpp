@@ -296,22 +296,6 @@ void launch_held_blocks(const Exec& exec, const Kernel& kernel, index_t blocks,
   detail::launch_bounded_rows<T, 0>(exec, kernel, blocks, columns, body);
 }
 
-// body(team, row) for long rows of T, of which a GPU's thread keeps some pieces in
-// registers and goes through the others: 64 of them, so that a multiprocessor has two
-// teams of the most threads, one of which computes while the other one reads.
-template <class T, class Body>
-void launch_kept_rows(const Exec& exec, const Kernel& kernel, index_t rows,
-                      const ColumnsOfRows& columns, const Body& body) {
-  if constexpr (kRowsByTeams && sizeof(T) == 2) {
-    launch_teams<Kokkos::LaunchBounds<kThreadsOfTiles, 1>>(
-        exec, kernel, rows, columns.threads(),
-        detail::TeamRows<Body, 0>{body, columns.has_pieces}, detail::kReduceScratch,
-        detail::kHostTeam);
-  } else {
-    launch_rows(exec, kernel, rows, columns, body);
-  }
-}
-
 // What is read at column j, as a number to count with, and what is written there.
 template <class A, class T>
 KOKKOS_FORCEINLINE_FUNCTION A read(const T* row, index_t j) {
@@ -527,6 +511,71 @@ struct RowBlocks {
            std::clamp(threads_at_once / (kWarp * warps), index_t{1}, kMostTeams);
   }
 };
+
+// The rows of one call of a body: begin, begin + step, ... of all. The row that memory
+// should be asked for meanwhile is to_next rows behind each.
+struct RowsInTurn {
+  static constexpr index_t kEach = 4;  // of a GPU's team, or more
+
+  index_t begin, step, to_next;
+};
+
+namespace detail {
+
+template <class Body>
+struct EachByItself {
+  Body body;
+  index_t rows;
+  template <class Team>
+  KOKKOS_FORCEINLINE_FUNCTION void operator()(const Team& team, index_t row) const {
+    body(team, RowsInTurn{row, rows, 1});
+  }
+};
+template <class Body>
+struct EachInTurn {
+  Body body;
+  index_t teams;
+  template <class Team>
+  KOKKOS_FORCEINLINE_FUNCTION void operator()(const Team& team, index_t first) const {
+    body(team, RowsInTurn{first, teams, teams});
+  }
+};
+
+}  // namespace detail
+
+// Of the GPU that there is, where what is computed does not depend on it.
+inline index_t multiprocessors_of([[maybe_unused]] const Exec& exec) {
+#if defined(KOKKOS_ENABLE_CUDA)
+  if (!exec.is_shape_only()) return exec.space().cuda_device_prop().multiProcessorCount;
+#endif
+  return kMultiprocessors;
+}
+
+// body(team, rows_in_turn) for long rows of T, of which a GPU's thread keeps some pieces
+// in registers and goes through the others: 64 of them, so that a multiprocessor has two
+// teams of the most threads, one of which computes while the other one reads. Each has
+// some rows, and can load the next one's pieces while it still works on this one's. Teams
+// are as many as run at a time, or a multiple of it: where another kernel has some of the
+// multiprocessors, the rest shares out what is left.
+template <class T, class Body>
+void launch_kept_rows(const Exec& exec, const Kernel& kernel, index_t rows,
+                      const ColumnsOfRows& columns, const Body& body) {
+  if constexpr (kRowsByTeams && sizeof(T) == 2) {
+    const index_t of_multiprocessor =
+        std::min(kThreadsOfTiles / index_t{columns.threads()}, RowBlocks::kMostTeams);
+    // For tests, a host has few, so that each has several rows.
+    const index_t at_once =
+        kHostExecution ? 2 : of_multiprocessor * multiprocessors_of(exec);
+    const index_t times = std::max(rows / (RowsInTurn::kEach * at_once), index_t{1});
+    const index_t teams = std::min(rows, times * at_once);
+    launch_teams<Kokkos::LaunchBounds<kThreadsOfTiles, 1>>(
+        exec, kernel, teams, columns.threads(),
+        detail::TeamRows<detail::EachInTurn<Body>, 0>{{body, teams}, columns.has_pieces},
+        detail::kReduceScratch, detail::kHostTeam);
+  } else {
+    launch_rows(exec, kernel, rows, columns, detail::EachByItself<Body>{body, rows});
+  }
+}
 
 // sums[j] += term_of(row)(column_begin + j) for rows in order and j in [0, width).
 // term_of(row) returns the row's function of the column.

@@ -23,7 +23,8 @@ struct RowStatistics {
 };
 
 // What is fetched while pieces of a row are worked on: of every `share` elements that are
-// gone through one, from `from` on; null: nothing. A GPU has other teams to work on.
+// gone through one, from `from` on; null: nothing. A GPU's thread loads what it keeps of
+// the row that begins at `from` (cross_entropy.cpp), and other teams read meanwhile.
 template <class T>
 struct Ahead {
   const T* from = nullptr;
