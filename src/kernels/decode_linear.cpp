@@ -71,7 +71,7 @@ struct Warp {
 #if defined(__CUDA_ARCH__)
     A sum = of[0];
     for (int apart = kWarpThreads / 2; apart > 0; apart /= 2) {
-      sum += detail::value_of_thread(sum, lane ^ apart);
+      sum += detail::value_across(sum, apart);
     }
     return sum;
 #else

@@ -1,8 +1,9 @@
 # tests/contracts/measures.py — what the contract speaks of, counted in a kernel's machine code.
+import re
 from collections import Counter
 
 from occupancy import blocks_per_multiprocessor, static_shared_bytes
-from sass import ENDS, find_loops
+from sass import ENDS, find_blocks, find_loops
 
 # Loads and stores by where they go. LD and ST name no kind of memory: what should have been
 # known to be global or shared was not.
@@ -69,6 +70,58 @@ def _count(instructions, bases):
     return sum(one.base in bases for one in instructions)
 
 
+ADDRESS = re.compile(r"\[(R\d+)(?:\.\w+)*(?:\+(-?0x[0-9a-f]+))?\]")
+WORD = 4  # bytes
+
+
+def count_split(instructions, bases):
+    """Pieces of 16 bytes that are moved by four instructions of a word each, which a compiler
+    makes here and there of one assignment: words that are neighbours, from one register on, with
+    no jump in between."""
+    split = 0
+    for begin, (end, _) in find_blocks(instructions).items():
+        words = {}
+        for one in instructions[begin:end]:
+            match = ADDRESS.search(one.operands)
+            if one.base in bases and width(one) == 8 * WORD and match:
+                words.setdefault(match[1], set()).add(int(match[2] or "0", 16))
+        for places in words.values():
+            while places:  # the first of a run, and the three behind it
+                first = min(places)
+                run = {first + i * WORD for i in range(4)}
+                split += run <= places
+                places -= run if run <= places else {first}
+    return split
+
+
+DESTINATION = re.compile(r"(?:!?U?P[0-9T]+, )?R(\d+)\b")
+SOURCE = re.compile(r"^UR\d+, R(\d+)\b")
+WRITE_NO_REGISTER = (*GLOBAL_STORES, "STS", "STL", "RED", "BAR", "BRA", *ENDS)
+
+
+def count_waits(instructions):
+    """Numbers that a loop inside a loop loads and moves to a register of the warp (R2UR): it is
+    waited for where it is moved, which is right behind the load where nvcc sees that all threads
+    load it from one place, however late it is used."""
+    loops = find_loops(instructions)
+    waits = set()
+    for loop in loops:
+        if not any(loop < other for other in loops):
+            continue  # Kokkos' own one, over the blocks of a grid
+        loaded = set()
+        for at in sorted(loop):
+            one = instructions[at]
+            moved = SOURCE.match(one.operands) if one.base == "R2UR" else None
+            if moved and int(moved[1]) in loaded:
+                waits.add(at)
+            to = DESTINATION.match(one.operands)
+            if one.base in ("LDG", "LD") and to:
+                loaded |= {int(to[1]) + i for i in range(max(1, width(one) // (8 * WORD)))}
+            elif to and one.base not in WRITE_NO_REGISTER:
+                loaded.discard(int(to[1]))
+    return len(waits)
+
+
 def measure(arch, instructions, resources, launch):
     """A row of the table, by the names of its columns."""
     shared = static_shared_bytes(arch, resources.shared) + launch.shared_bytes
@@ -123,6 +176,9 @@ def measure_rows(instructions, resources):
         "loop_narrow_loads": _narrow(hot, GLOBAL_LOADS),
         "wide_stores": _wide(instructions, GLOBAL_STORES, BULK_STORES),
         "loop_narrow_stores": _narrow(hot, GLOBAL_STORES),
+        "split_loads": count_split(instructions, GLOBAL_LOADS),
+        "split_stores": count_split(instructions, GLOBAL_STORES),
+        "loop_waits": count_waits(instructions),
     }
 
 

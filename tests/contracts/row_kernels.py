@@ -41,6 +41,12 @@ COLUMNS = (
     table.Column("wide_stores", table.EXACT, "stores of 128 bits and more to memory", OF_LOADS),
     table.Column("loop_narrow_stores", table.AT_MOST,
                  "stores of fewer than 128 bits to memory in loops", OF_LOADS, 8),
+    table.Column("split_loads", table.AT_MOST, "pieces of 16 bytes that are loaded word by word",
+                 OF_LOADS),
+    table.Column("split_stores", table.AT_MOST, "pieces of 16 bytes that are stored word by word",
+                 "store() of impl/team_lanes.hpp, or impl::store_whole()"),
+    table.Column("loop_waits", table.AT_MOST, "numbers that loops load and wait for at once, as "
+                 "registers of the warp", "zero_of_thread() of impl/team_row.hpp"),
 )
 LAYOUT = table.Layout("row_kernels", "src/kernels/", COLUMNS)
 

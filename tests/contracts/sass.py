@@ -85,7 +85,7 @@ def read_launch_bounds(text):
 
 # ---- loops
 
-def _blocks(instructions):
+def find_blocks(instructions):
     """Where blocks of instructions without jumps begin -> (where it ends, who may follow)."""
     place_of = {one.address: at for at, one in enumerate(instructions)}
     begins = {0}
@@ -124,8 +124,8 @@ def _order(blocks):
 
 
 def _graph(instructions):
-    """_blocks() and _order(), of each block in it who leads there and what every way passes."""
-    blocks = _blocks(instructions)
+    """find_blocks() and _order(), of each block in it who leads there and what every way passes."""
+    blocks = find_blocks(instructions)
     order = _order(blocks)
     before = {block: [] for block in order}
     for block in order:

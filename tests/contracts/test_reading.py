@@ -219,8 +219,40 @@ class RowKernels(unittest.TestCase):
                             "STG.E [R2.64], R1", "EXIT")
         self.assertEqual(row, {"registers": 32, "stack": 0, "loop_spills": 1, "loop_divisions": 0,
                                "wide_loads": "LDG.128", "loop_narrow_loads": 0,
-                               "wide_stores": "-", "loop_narrow_stores": 1})
+                               "wide_stores": "-", "loop_narrow_stores": 1,
+                               "split_loads": 0, "split_stores": 0, "loop_waits": 0})
         self.assertEqual(set(row), {column.name for column in row_kernels.COLUMNS})
+
+    def test_pieces_that_are_moved_word_by_word(self):
+        def split(*lines):
+            row = self.measured(*lines, "EXIT")
+            return row["split_loads"], row["split_stores"]
+        words = [f"STG.E desc[UR4][R2.64+{place}], R9" for place in ("0x8", "0x4", "0xc")]
+        first = "STG.E desc[UR4][R2.64], R9"
+        self.assertEqual(split(*words, "FADD R1, R1, R2", first), (0, 1))
+        self.assertEqual(split(*words), (0, 0))  # of three
+        self.assertEqual(split(*words, "STG.E desc[UR4][R2.64+0x10], R9"), (0, 1))
+        self.assertEqual(split(*words, "STG.E desc[UR4][R4.64], R9"), (0, 0))
+        self.assertEqual(split(*words, "STG.E.U16 desc[UR4][R2.64], R9"), (0, 0))
+        # Each by itself where a row may end: no piece.
+        self.assertEqual(split(*words, "@P0 BRA 0x0", first), (0, 0))
+        self.assertEqual(split(*[f"LDG.E R9, [R2{place}]" for place in (
+            "", "+0x4", "+0x8", "+0xc", "+0x10", "+0x14", "+0x18", "+0x1c")]), (2, 0))
+        self.assertEqual(split(*[f"LDG.E R9, [R2+{place}]" for place in (
+            "-0x8", "-0x4", "0x0", "0x4")]), (1, 0))
+
+    def test_numbers_that_are_waited_for_in_loops(self):
+        def waits(*lines):
+            # In a loop inside a loop.
+            return self.measured("FADD R1, R1, R2", *lines, "@P0 BRA 0x10", "@P1 BRA 0x0",
+                                 "EXIT")["loop_waits"]
+        load, wide, move = "LDG.E R8, [R2.64]", "LDG.E.64 R8, [R2.64]", "R2UR UR4, R8"
+        self.assertEqual(waits(load, "FADD R1, R1, R2", move), 1)
+        self.assertEqual(waits(wide, "R2UR UR5, R9", move), 2)
+        self.assertEqual(waits(load, "FADD R8, R1, R2", move), 0)  # another number
+        self.assertEqual(waits(load, "R2UR UR4, R9"), 0)
+        self.assertEqual(waits(load, "STG.E [R2.64], R8", move), 1)
+        self.assertEqual(self.measured(load, move, "@P0 BRA 0x0", "EXIT")["loop_waits"], 0)
 
     def test_divisions_are_calls_of_what_takes_a_reciprocal_of_64_bits(self):
         def divisions(call, *subroutine):

@@ -90,6 +90,7 @@ KOKKOS_FORCEINLINE_FUNCTION void* memory_to_reduce(const TeamMember& member) {
 // What the threads of a warp have, joined, for all of them. Where a.join(b) is not
 // b.join(a) to the bit, the first thread's is everybody's.
 #if defined(__CUDA_ARCH__)
+inline constexpr unsigned kWholeWarp = 0xffffffffu;
 // By words: as a whole nvcc keeps what is shuffled in memory. take(word) is another
 // thread's word. Kokkos has no shuffle by xor, in which the partner is a constant.
 template <class Value, class Take>
@@ -101,18 +102,27 @@ KOKKOS_FORCEINLINE_FUNCTION Value taken_by_words(const Value& value, const Take&
   for (std::uint32_t& word : words.word) word = take(word);
   return Kokkos::bit_cast<Value>(words);
 }
+// What the thread has whose number differs from this one's by one bit, or the first one.
+template <class Value>
+KOKKOS_FORCEINLINE_FUNCTION Value value_across(const Value& value, int apart) {
+  return taken_by_words(value, [=](std::uint32_t word) {
+    return __shfl_xor_sync(kWholeWarp, word, apart);
+  });
+}
+template <class Value>
+KOKKOS_FORCEINLINE_FUNCTION Value value_of_first(const Value& value) {
+  return taken_by_words(
+      value, [](std::uint32_t word) { return __shfl_sync(kWholeWarp, word, 0); });
+}
 template <class Value>
 KOKKOS_FORCEINLINE_FUNCTION Value join_warp(const TeamRow&, Value value) {
-  constexpr unsigned kAll = 0xffffffffu;
   for (int apart = kWarp / 2; apart > 0; apart /= 2) {
-    value.join(taken_by_words(
-        value, [=](std::uint32_t word) { return __shfl_xor_sync(kAll, word, apart); }));
+    value.join(value_across(value, apart));
   }
   if constexpr (Value::kIsSymmetric) {
     return value;
   } else {
-    return taken_by_words(value,
-                          [](std::uint32_t word) { return __shfl_sync(kAll, word, 0); });
+    return value_of_first(value);
   }
 }
 #else
