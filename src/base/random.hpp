@@ -69,8 +69,8 @@ struct Generator {
   KOKKOS_INLINE_FUNCTION Words block(std::uint64_t n) const {
     const auto plain = counter(n);
 #if defined(__CUDA_ARCH__)
-    return philox<kRounds>({{plain[0], plain[1], plain[2], plain[3]}}, key()[0],
-                           key()[1]);
+    return philox<kRounds, WideProduct>({{plain[0], plain[1], plain[2], plain[3]}},
+                                        key()[0], key()[1]);
 #else
     const auto value = r123::Philox4x32_R<kRounds>()(plain, key());
     return {{value[0], value[1], value[2], value[3]}};
