@@ -295,8 +295,8 @@ void require_range(const char* kernel, const VocabRange& range, const View& logi
                   columns);
   // A thread of a GPU goes on by a team's pieces, and may step over the end once.
   constexpr index_t kMost = index_t{1} << 30;
-  TRIREME_REQUIRE(columns <= kMost, "kernels::{}: {} columns, more than {}", kernel,
-                  columns, kMost);
+  TRIREME_REQUIRE(columns <= kMost, "kernels::{}: {}, more than {}", kernel,
+                  format_plural(columns, "column"), kMost);
 }
 
 }  // namespace
