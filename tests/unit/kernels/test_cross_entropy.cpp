@@ -2,6 +2,7 @@
 // equals the whole; padding takes no part.
 #include "kernels/cross_entropy.hpp"
 
+#include "base/error.hpp"
 #include "kernels/impl/softmax_rows.hpp"
 #include "support/arrays.hpp"
 
@@ -292,6 +293,18 @@ TEST(CrossEntropyShard, OfPaddingOnly) {
   cross_entropy_row_sums<float>(Exec(), {10, 0}, logits.cmatrix(2, 3), labels.cvector(),
                                 global_max.cvector(), sums.matrix(2, 2));
   EXPECT_EQ(sums.values(), std::vector<double>(4, 0.0));
+}
+
+// A GPU's thread counts columns in 32 bits.
+TEST(CrossEntropyShard, RefusesRowsOfTooManyColumns) {
+  constexpr index_t kMost = index_t{1} << 30;
+  const Array<float> row_max(0);
+  const auto with_columns = [&](index_t columns) {
+    cross_entropy_row_max<float>(
+        Exec(), {0, columns}, View2<const float>(nullptr, 0, columns), row_max.vector());
+  };
+  EXPECT_NO_THROW(with_columns(kMost));
+  EXPECT_THROW(with_columns(kMost + 1), Error);
 }
 
 // Logits whose exponentials overflow float, and a NaN, which must reach the loss.
